@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
-use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder, OpenError};
+use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, OpenError, UniformDecoder};
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 
@@ -19,7 +19,7 @@ pub(crate) fn read(py: Python<'_>, path: PathBuf) -> PyResult<(Bound<'_, PyAny>,
 
 fn decode(path: &Path) -> PyResult<(Vec<f32>, SampleRate, usize)> {
     let named = |reason: &dyn ToString| format!("{}: {}", path.display(), reason.to_string());
-    let opened = FileDecoder::open(path, FileDecodeOptions::default());
+    let opened = UniformDecoder::open(path, FileDecodeOptions::default());
     let mut decoder = opened.map_err(|error| open_error(error, named(&error)))?;
     let (rate, layout) = (decoder.info().rate, decoder.info().layout);
     let mut block = Block::with_capacity(rate, ChannelLayout::STEREO, BLOCK_SAMPLES);
@@ -28,11 +28,6 @@ fn decode(path: &Path) -> PyResult<(Vec<f32>, SampleRate, usize)> {
         let status = decoder.next(&mut block);
         match status.map_err(|error| PyValueError::new_err(named(&error)))? {
             FileDecodeStatus::End => return Ok((samples, rate, layout.channels())),
-            FileDecodeStatus::Block if (block.rate(), block.layout()) != (rate, layout) => {
-                let what = "the sample rate or the number of channels changes within the file; \
-                            measure it with scan_paths, or convert it";
-                return Err(PyValueError::new_err(named(&what)));
-            }
             FileDecodeStatus::Block => samples.extend_from_slice(block.samples()),
         }
     }

@@ -13,6 +13,7 @@ mod connections;
 mod dial;
 pub mod exit;
 pub mod feeder;
+mod file_warnings;
 pub mod history;
 pub mod hook_runner;
 pub mod http;

@@ -51,7 +51,10 @@ new one. With --in-place, files that need less than 0.1 dB are left unchanged.
 Mode and owner are kept; the modification time changes; a symbolic link is
 followed; a hard link becomes a separate file.
 
-Exit codes: 3 if some of several files failed.";
+A file that is damaged or cut off is written as far as it can be read, marked
+as damaged, and counts as failed; --in-place does not replace it.
+
+Exit codes: 3 if some of several files failed, 65 if the only file is damaged.";
 
 pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
     let (items, single) = args.items()?;
@@ -65,6 +68,7 @@ pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
         bar: bar(quiet, items.len()),
         files: items.len(),
         done: [0; 4],
+        damaged: 0,
         failure: None,
         output: SideReport::new(),
     };
@@ -90,6 +94,8 @@ struct NormalizeRun<'a> {
     files: usize,
     /// Counts: written, unchanged, planned, failed.
     done: [usize; 4],
+    /// Files whose readable part was processed.
+    damaged: usize,
     failure: Option<Failure>,
     output: SideReport,
 }
@@ -143,13 +149,19 @@ impl NormalizeRun<'_> {
         for line in remarks.iter().filter(|_| !self.quiet) {
             self.bar.suspend(|| write_now(format_args!("{name}: {line}")));
         }
-        if let Err(error) = &row.result {
-            let failure = failure(&row.task, error);
-            if !self.single && self.args.json {
-                self.bar.suspend(|| write_now(&failure.message));
+        let failure = match &row.result {
+            Err(error) => failure(&row.task, error),
+            Ok(outcome) if outcome.damaged > 0 && !self.args.keep_going => {
+                self.damaged += 1;
+                let from = plain(&row.task.from.to_string_lossy());
+                Failure::new(Exit::Data, format!("{from}: {}", output::damage(outcome)))
             }
-            self.failure = Some(failure);
+            Ok(_) => return,
+        };
+        if !self.single && self.args.json {
+            self.bar.suspend(|| write_now(&failure.message));
         }
+        self.failure = Some(failure);
     }
 
     fn end(self, stopped: bool) -> Result<Exit, Failure> {
@@ -167,7 +179,11 @@ impl NormalizeRun<'_> {
         if !self.single && !self.quiet {
             let planned =
                 if planned > 0 { format!(", {planned} to be written") } else { String::new() };
-            note!("{written} written, {unchanged} unchanged, {failed} failed{planned}");
+            let damaged = match self.damaged {
+                0 => String::new(),
+                damaged => format!(", {damaged} damaged"),
+            };
+            note!("{written} written, {unchanged} unchanged, {failed} failed{damaged}{planned}");
         }
         match self.failure {
             None => self.output.finish().map(|()| Exit::Ok),
@@ -190,7 +206,7 @@ fn failure(task: &NormalizeTask, error: &NormalizeError) -> Failure {
         NormalizeError::Find(_)
         | NormalizeError::Open(_)
         | NormalizeError::Decode(_)
-        | NormalizeError::FormatChanges
+        | NormalizeError::Damaged(_)
         | NormalizeError::UnsupportedRate(_) => of_input(Exit::Data),
         NormalizeError::Settings(why) => return Failure::new(Exit::Usage, why.to_string()),
         NormalizeError::UnsupportedContainer

@@ -6,6 +6,7 @@ mod output;
 mod report;
 mod tags;
 mod target;
+mod warnings;
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
@@ -138,7 +139,7 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
         curve: args.report.is_some(),
     };
     check_outputs(args)?;
-    let mut files = scan::find_files(&args.paths);
+    let (mut files, unsupported) = scan::find_all_files(&args.paths);
     let mut skipped = 0;
     if args.skip_tagged {
         skipped = tags::skip_tagged(&mut files, args.album, args.target.lufs());
@@ -151,7 +152,20 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(Exit::Internal, format!("cannot start a thread: {error}")))?;
     scan.report_recalled();
     scan.report_albums();
+    if !quiet && !unsupported.is_empty() {
+        note!("{}", unsupported_note(&unsupported));
+    }
     scan.end(skipped)
+}
+
+/// The files of a folder scan that were left out because of their format.
+fn unsupported_note(files: &[PathBuf]) -> String {
+    let named = files.iter().take(MAX_NAMED).map(|path| plain(&path.to_string_lossy()));
+    let mut names = named.collect::<Vec<_>>().join(", ");
+    if files.len() > MAX_NAMED {
+        names += ", ...";
+    }
+    format!("{} file(s) skipped: their format is not supported: {names}", files.len())
 }
 
 /// Before anything is measured: the files that are written must be free, or of an earlier scan.
@@ -347,6 +361,7 @@ impl<'a> ScanRun<'a> {
             loudness: report.loudness,
             gain,
             lowered,
+            warnings: report.warnings,
         };
         self.print(&row);
         self.print_message(&changes);
@@ -399,6 +414,7 @@ impl<'a> ScanRun<'a> {
                 loudness,
                 gain,
                 lowered,
+                warnings: Vec::new(),
             };
             self.print(&row);
             // An incomplete album has no gain.
@@ -484,6 +500,9 @@ fn progress(files: &[ScanFile], quiet: bool) -> ProgressBar {
 fn bytes(path: &Path) -> u64 {
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map_or(0, |file| file.len())
 }
+
+/// Files that a note names; their number is always said.
+const MAX_NAMED: usize = 20;
 
 /// Limit of threads; more than the number of processors only cost memory.
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();

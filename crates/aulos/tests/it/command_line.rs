@@ -274,3 +274,21 @@ fn a_word_that_is_almost_a_command_gets_the_nearest_one() {
         "{error}"
     );
 }
+
+/// Sound goes on without a reader of the status, and the exit code says at the end that lines were
+/// lost.
+#[test]
+fn a_player_whose_status_cannot_be_written_ends_with_an_error() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_aulos"))
+        .args(["play", "--json", "--quiet", "--output", "null", "tcp://127.0.0.1:1"])
+        .stdout(full)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // One line a second.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(74));
+}

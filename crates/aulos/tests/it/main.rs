@@ -33,6 +33,7 @@ mod reload;
 mod rpc;
 mod scan;
 mod scan_tag;
+mod scan_warnings;
 mod security;
 mod state;
 mod steady;

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use crate::common::scratch;
 use serde_json::Value;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "path",
     "ok",
     "error",
@@ -23,6 +23,7 @@ const KEYS: [&str; 14] = [
     "sample_peak_dbfs",
     "relative_threshold_lufs",
     "gain_db",
+    "warnings",
 ];
 
 fn scan(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {
@@ -232,9 +233,10 @@ fn silence_has_no_loudness_and_a_folder_without_sound_is_no_input() {
     run_ffmpeg(ffmpeg().args(["-f", "lavfi", "-i", source]).arg(&silence));
     let (code, found) = rows(&["--true-peak"], &[&silence]);
     assert_eq!((code, &found[0]["ok"], &found[0]["seconds"]), (0, &true.into(), &5.0.into()));
-    for key in &KEYS[6..] {
+    for key in &KEYS[6..14] {
         assert!(found[0][*key].is_null(), "{key}");
     }
+    assert_eq!(found[0]["warnings"][0]["kind"], "silent");
     let empty = folder.join("empty");
     fs::create_dir(&empty).unwrap();
     fs::write(empty.join("notes.txt"), "nothing").unwrap();
@@ -252,7 +254,7 @@ fn csv_has_the_keys_as_its_header() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!((code, lines.len(), lines[0]), (3, 3, KEYS.join(",").as_str()));
     assert!(lines[1].contains("a, \"\"b\"\".wav\",true,,48000,1,20.0,-"), "{}", lines[1]);
-    assert!(lines[2].ends_with("missing.wav,false,no such file,,,,,,,,,,,"), "{text}");
+    assert!(lines[2].ends_with("missing.wav,false,no such file,,,,,,,,,,,,"), "{text}");
 }
 
 #[test]

@@ -18,8 +18,18 @@ pub enum OpenError {
     OutsideRoots,
     /// It is a directory, a device, a FIFO or a socket. A FIFO needs another kind of source.
     NotAFile,
-    /// The content is no known container or codec, or the file is empty.
+    /// The file has no byte: get it again.
+    Empty,
+    /// The headers are those of audio, and no frame follows.
+    NoFrames,
+    /// The content is no known container or codec.
     NotAudio,
+    /// It is of a kind that is known, and not supported: convert the file. Holds the kind.
+    UnsupportedKind(&'static str),
+    /// It is MP4 whose index is missing, because its recording or download was not completed.
+    NoIndex,
+    /// It is something else, as a list of files or an archive. Holds the kind, and what to do.
+    NotSound(&'static str),
     /// The container is supported, but its codec or this use of it is not: convert the file.
     UnsupportedCodec,
     /// It is AAC of a kind that is not supported: convert the file. Holds the kind.
@@ -61,6 +71,15 @@ impl fmt::Display for OpenError {
             Self::OutsideRoots => f.write_str(OUTSIDE_ROOTS),
             Self::NotAFile => f.write_str("not a regular file; use pipe:// for a FIFO"),
             Self::NotAudio => f.write_str("not an audio file of a supported format"),
+            Self::Empty => f.write_str("the file is empty"),
+            Self::NoFrames => f.write_str("the file has headers but no sound"),
+            Self::UnsupportedKind(kind) => {
+                write!(f, "{kind} is not supported; convert the file, for example to FLAC")
+            }
+            Self::NoIndex => f.write_str(
+                "the file has no index (`moov`): its recording or download was not completed",
+            ),
+            Self::NotSound(kind) => write!(f, "not a sound file but {kind}"),
             Self::UnsupportedCodec => f.write_str(
                 "the codec of the file is not supported; convert it, for example to FLAC",
             ),

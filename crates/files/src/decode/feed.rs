@@ -7,6 +7,7 @@ use aulos_rt::ring::Producer;
 
 use super::error::DecodeError;
 use super::file::{FileDecodeStatus, FileDecoder, FileInfo};
+use super::warning::FileWarning;
 
 /// Decodes a file into a ring, step by step, on the calling thread.
 #[derive(Debug)]
@@ -83,6 +84,12 @@ impl FileFeed {
     #[must_use]
     pub const fn info(&self) -> &FileInfo {
         self.decoder.info()
+    }
+
+    /// What the file does otherwise than its header says; complete when it has been decoded once.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<FileWarning> {
+        self.decoder.warnings()
     }
 
     /// Packets that were skipped because of damage.

@@ -12,6 +12,8 @@ use aulos_io::SourcePath;
 use super::error::{DecodeError, OpenError};
 use super::media::{MediaReader, PacketOutcome, TrackInfo};
 use super::raw::RawReader;
+use super::recognize::{explain_refusal, refuse_known_kinds};
+use super::warning::FileWarning;
 use super::wave::WaveFile;
 
 /// Options for decoding a file.
@@ -31,7 +33,8 @@ pub struct FileInfo {
     pub rate: SampleRate,
     /// The channels of one frame.
     pub layout: ChannelLayout,
-    /// The length of the file without looping, if known.
+    /// The length of the file without looping, if known; an estimate for MPEG audio and ADTS
+    /// without a header that says it.
     pub frames: Option<Frames>,
     /// The codec's short name, for example `flac` or `pcm_s16le`.
     pub codec: &'static str,
@@ -72,6 +75,9 @@ pub struct FileDecoder {
     /// Whether the current round of a loop has returned a frame; without one it must not be
     /// repeated.
     has_decoded: bool,
+    decoded: DecodedLength,
+    /// The length in the header and the decoded one in seconds, if they differ.
+    length: Option<(f64, f64)>,
     end: Option<Result<(), DecodeError>>,
 }
 
@@ -79,7 +85,40 @@ pub struct FileDecoder {
 enum FileReader {
     Media(Box<MediaReader>),
     Raw(RawReader),
-    Wave(Box<WaveFile>),
+    /// With the tags that the library finds.
+    Wave(Box<WaveFile>, Box<TrackInfo>),
+}
+
+/// What has been decoded in the current round of a loop.
+#[derive(Clone, Copy, Debug)]
+struct DecodedLength {
+    /// Frames in the current format, and seconds of those in earlier formats.
+    frames: u64,
+    earlier: f64,
+    first: RateAndLayout,
+    last: RateAndLayout,
+    changes: u64,
+}
+
+impl DecodedLength {
+    const fn new(shape: RateAndLayout) -> Self {
+        Self { frames: 0, earlier: 0.0, first: shape, last: shape, changes: 0 }
+    }
+
+    fn add(&mut self, shape: RateAndLayout, samples: usize) {
+        if shape != self.last {
+            self.changes += u64::from(self.frames > 0);
+            if self.changes == 0 {
+                self.first = shape;
+            }
+            (self.earlier, self.frames, self.last) = (self.seconds(), 0, shape);
+        }
+        self.frames += (samples / shape.1.channels()) as u64;
+    }
+
+    fn seconds(&self) -> f64 {
+        self.earlier + seconds_of(self.frames, self.last.0)
+    }
 }
 
 impl FileDecoder {
@@ -121,11 +160,16 @@ impl FileDecoder {
             damaged: 0,
             rejected: 0,
             has_decoded: false,
+            decoded: DecodedLength::new((SampleRate::HZ_48000, ChannelLayout::STEREO)),
+            length: None,
             end: None,
         };
+        decoder.decoded = DecodedLength::new(decoder.source.shape());
         match decoder.refill_once() {
             Ok(true) => {}
-            Ok(false) => return Err(OpenError::NotAudio),
+            Ok(false) if decoder.options.raw.is_some() => return Err(OpenError::Empty),
+            Ok(false) if decoder.damaged > 0 => return Err(OpenError::Torn),
+            Ok(false) => return Err(OpenError::NoFrames),
             Err(DecodeError::Io(kind)) => return Err(OpenError::Io(kind)),
             Err(DecodeError::Torn) => return Err(OpenError::Torn),
             Err(DecodeError::Unsupported) => return Err(OpenError::UnsupportedCodec),
@@ -238,7 +282,7 @@ impl FileDecoder {
     pub fn speakers(&self) -> Option<u32> {
         match &self.source {
             FileReader::Media(media) => media.speakers(),
-            FileReader::Wave(wave) => wave.speakers(),
+            FileReader::Wave(wave, _) => wave.speakers(),
             FileReader::Raw(_) => None,
         }
     }
@@ -259,6 +303,26 @@ impl FileDecoder {
     #[must_use]
     pub const fn damaged(&self) -> u64 {
         self.damaged
+    }
+
+    /// What the file does otherwise than its header says; complete when it has been decoded once.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<FileWarning> {
+        let length = self.length.map(|(stated, found)| FileWarning::Length { stated, found });
+        let DecodedLength { changes, first, last, .. } = self.decoded;
+        let changes = (changes > 0).then_some(FileWarning::FormatChanges { changes, first, last });
+        let samples = self.rejected;
+        let not_finite = (samples > 0).then_some(FileWarning::NotFinite { samples });
+        length.into_iter().chain(changes).chain(not_finite).collect()
+    }
+
+    /// Compares the length in the header with what has been decoded.
+    fn compare_length(&mut self) {
+        let Some((stated, tolerance)) = self.source.stated_frames() else { return };
+        let DecodedLength { frames, first, changes, .. } = self.decoded;
+        if changes > 0 || frames.abs_diff(stated) > tolerance {
+            self.length = Some((seconds_of(stated, first.0), self.decoded.seconds()));
+        }
     }
 
     /// Decodes more samples, also across the seam of a loop. `false` at the end and after an error.
@@ -286,6 +350,8 @@ impl FileDecoder {
             return Err(DecodeError::Torn);
         }
         self.has_decoded = false;
+        self.decoded.frames = 0;
+        self.decoded.earlier = 0.0;
         let source = FileReader::open(&self.file, self.extension.as_deref(), self.options.raw);
         self.source = source.map_err(|error| match error {
             OpenError::Io(kind) => DecodeError::Io(kind),
@@ -303,12 +369,17 @@ impl FileDecoder {
                 PacketOutcome::Damaged => self.damaged += 1,
                 PacketOutcome::TruncatedEnd => {
                     self.damaged += 1;
+                    self.compare_length();
                     return Ok(false);
                 }
-                PacketOutcome::End => return Ok(false),
+                PacketOutcome::End => {
+                    self.compare_length();
+                    return Ok(false);
+                }
             }
             if !self.pending.is_empty() {
                 self.has_decoded = true;
+                self.decoded.add(self.source.shape(), self.pending.len());
                 return Ok(true);
             }
         }
@@ -329,17 +400,17 @@ impl FileReader {
                 Self::Raw(RawReader::new(file, spec))
             }
             // The library does not support RF64, and may take its samples for MP3.
-            None if is_rf64(file)? => match WaveFile::from_file(file.try_clone()?)? {
-                Some(wave) => Self::Wave(Box::new(wave)),
-                None => return Err(OpenError::Torn),
-            },
-            None => match MediaReader::open(file, extension) {
-                Ok(media) => Self::Media(Box::new(media)),
-                // WAVE variants that the library does not support.
-                Err(why) => match WaveFile::from_file(file.try_clone()?)? {
-                    Some(wave) => Self::Wave(Box::new(wave)),
-                    None => return Err(why),
-                },
+            None => match WaveFile::from_file(file.try_clone()?)? {
+                Some(wave) => {
+                    let tags = MediaReader::open(file, extension).map(|media| media.track_info);
+                    Self::Wave(Box::new(wave), Box::new(tags.unwrap_or_default()))
+                }
+                None if is_rf64(file)? => return Err(OpenError::Torn),
+                None => {
+                    refuse_known_kinds(file)?;
+                    let media = MediaReader::open(file, extension);
+                    Self::Media(Box::new(media.map_err(|why| explain_refusal(file, why))?))
+                }
             },
         })
     }
@@ -348,7 +419,7 @@ impl FileReader {
         match self {
             Self::Media(media) => media.decode(out),
             Self::Raw(raw) => raw.decode(out),
-            Self::Wave(wave) => wave.decode(out),
+            Self::Wave(wave, _) => wave.decode(out),
         }
     }
 
@@ -356,7 +427,16 @@ impl FileReader {
         match self {
             Self::Media(media) => (media.rate(), media.layout()),
             Self::Raw(raw) => (raw.spec().rate, raw.spec().layout),
-            Self::Wave(wave) => (wave.rate(), wave.layout()),
+            Self::Wave(wave, _) => (wave.rate(), wave.layout()),
+        }
+    }
+
+    /// The length in the header, in frames, if it is exact; and the usual deviation from it.
+    fn stated_frames(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Media(media) => media.stated_frames(),
+            Self::Raw(_) => None,
+            Self::Wave(wave, _) => Some((wave.contradicted_frames()?.0, 0)),
         }
     }
 
@@ -370,16 +450,22 @@ impl FileReader {
                 frames: file.metadata().ok().map(|m| m.len() / raw.spec().frame_bytes() as u64),
                 ..TrackInfo::default()
             },
-            Self::Wave(wave) => TrackInfo {
+            Self::Wave(wave, tags) => TrackInfo {
                 codec: wave.codec(),
                 bits: Some(wave.bits()),
                 frames: Some(wave.frames().0),
-                ..TrackInfo::default()
+                title: tags.title.clone(),
+                artist: tags.artist.clone(),
             },
         };
         let TrackInfo { codec, bits, frames, title, artist } = about;
         FileInfo { rate, layout, frames: frames.map(Frames), codec, bits, title, artist }
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "below 2^53 frames")]
+fn seconds_of(frames: u64, rate: SampleRate) -> f64 {
+    frames as f64 / f64::from(rate.hz())
 }
 
 /// Whether the file begins as RF64, which is used beyond 4 GiB (EBU Tech 3306).

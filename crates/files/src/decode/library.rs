@@ -51,6 +51,11 @@ impl LibraryDecoder {
         self.decoder.call(|decoder| decoder.reset()).ok();
     }
 
+    /// The next packet begins another stream, maybe of another rate or layout.
+    pub(super) fn restart(&mut self) {
+        self.decoder.restart();
+    }
+
     /// The short name of the codec.
     pub(super) const fn name(&self) -> &'static str {
         self.name

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 
 use aulos_core::{ChannelLayout, Frames, SampleRate};
 use aulos_engine::codec_guard::{CodecLibrary, guard};
@@ -13,21 +13,28 @@ use symphonia::core::codecs::audio::well_known::{CODEC_ID_AAC, CODEC_ID_ALAC, CO
 use symphonia::core::common::Limit;
 use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
-use symphonia::core::formats::well_known::FORMAT_ID_ISOMP4;
-use symphonia::core::formats::{FormatOptions, FormatReader, SeekMode, SeekTo, Track, TrackType};
+use symphonia::core::formats::well_known::{
+    FORMAT_ID_FLAC, FORMAT_ID_ISOMP4, FORMAT_ID_MP1, FORMAT_ID_MP2, FORMAT_ID_MP3,
+};
+use symphonia::core::formats::{
+    FormatId, FormatOptions, FormatReader, SeekMode, SeekTo, Track, TrackType,
+};
 use symphonia::core::io::{
     MediaSource, MediaSourceStream, MediaSourceStreamOptions, ReadOnlySource,
 };
 use symphonia::core::meta::{MetadataOptions, MetadataRevision, StandardTag};
 use symphonia::core::packet::Packet;
-use symphonia::core::units::Timestamp;
+use symphonia::core::units::{Duration, Timestamp};
 use symphonia::default::get_probe;
 
 use super::aac::{AacDecoder, AacPacket};
+use super::discard_padding::find_discard_padding;
 use super::edit_list::{self, EditRange};
 use super::error::{DecodeError, OpenError};
 use super::library::LibraryDecoder;
+use super::mpeg::{MpegFormat, PaddingFilter};
 use super::opus::{OpusHead, OpusPacketDecoder};
+use super::sizes::{CorrectedFile, Corrections, DeclaredBytes, find_corrections};
 
 /// A file that is decoded by the library, one packet at a time.
 pub(super) struct MediaReader {
@@ -42,7 +49,23 @@ pub(super) struct MediaReader {
     counted_at: Option<u32>,
     /// The expected start of the next packet, if packets are timed in frames.
     expected: Option<Timestamp>,
+    /// For MPEG audio in a file of its own.
+    mpeg: Option<MpegState>,
+    /// A packet that was read ahead.
+    ahead: Option<Packet>,
+    /// Nanoseconds of padding in the last packet, where only its container knows.
+    last_padding_ns: Option<u64>,
+    /// Whether the file ends before its header says.
+    is_cut: bool,
+    /// The length in the header, in frames, if it is exact and not an estimate.
+    stated: Option<u64>,
     pub(super) track_info: TrackInfo,
+}
+
+#[derive(Debug)]
+struct MpegState {
+    format: Option<MpegFormat>,
+    padding: Option<PaddingFilter>,
 }
 
 /// The result of a packet.
@@ -98,19 +121,24 @@ impl MediaReader {
 
     fn open_plain(file: &File, extension: Option<&str>) -> Result<Self, OpenError> {
         let mut own = file.try_clone()?;
+        let corrections = find_corrections(file)?;
         // Some readers refuse a file that is shorter than its header says. Read as a stream of
         // unknown length, it plays up to its end.
-        let mut reader = probe(file, extension, false)
-            .or_else(|why| probe(file, extension, true).map_err(|_| why))?;
+        let mut reader = probe(file, &corrections, extension, false)
+            .or_else(|why| probe(file, &corrections, extension, true).map_err(|_| why))?;
         let mut about = read_track_info(&mut *reader);
         let track = reader.default_track(TrackType::Audio).ok_or(OpenError::UnsupportedCodec)?;
         let parameters = parameters(track).ok_or(OpenError::UnsupportedCodec)?.clone();
         let codec = MediaCodec::new(&parameters)?;
         let mut trim = EdgeTrim::new(track, &parameters);
         let mut counted_at = parameters.sample_rate.filter(|_| parameters.codec == CODEC_ID_AAC);
-        if matches!(parameters.codec, CODEC_ID_AAC | CODEC_ID_OPUS)
-            && reader.format_info().format == FORMAT_ID_ISOMP4
-            && let Some(edit) = edit_of(&mut own, &parameters)?
+        let counts_frames = |edit: &EditRange| {
+            matches!(parameters.codec, CODEC_ID_AAC | CODEC_ID_OPUS)
+                || Some(edit.rate) == parameters.sample_rate
+        };
+        if reader.format_info().format == FORMAT_ID_ISOMP4
+            && let Some(rate) = parameters.sample_rate
+            && let Some(edit) = edit_list::find_edit(&mut own, rate).filter(counts_frames)
         {
             trim = EdgeTrim { skip: edit.skip, keep: Some(edit.keep), ..EdgeTrim::default() };
             counted_at = counted_at.and(Some(edit.rate));
@@ -120,6 +148,8 @@ impl MediaReader {
         // Ogg counts the frames that Opus skips.
         let skipped = if parameters.codec == CODEC_ID_OPUS { trim.skip } else { 0 };
         about.frames = trim.keep.or_else(|| track.num_frames?.checked_sub(skipped));
+        let mpeg = MpegState::new(reader.format_info().format, track);
+        let stated = stated_frames(reader.format_info().format, track, &about, &corrections);
         let rate = SampleRate::new(parameters.sample_rate.unwrap_or(0));
         let layout = ChannelLayout::new(parameters.channels.as_ref().map_or(0, |c| c.count()));
         Ok(Self {
@@ -132,6 +162,11 @@ impl MediaReader {
             trim,
             counted_at,
             expected: None,
+            mpeg,
+            ahead: None,
+            last_padding_ns: find_discard_padding(file)?.filter(|ns| *ns > 0),
+            is_cut: corrections.declared.is_some_and(DeclaredBytes::is_cut),
+            stated,
             track_info: about,
         })
     }
@@ -139,9 +174,13 @@ impl MediaReader {
     /// Replaces `out` with the frames of the next packet.
     pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         out.clear();
-        let reader = &mut self.reader;
-        let packet = match guard(CodecLibrary::Symphonia, || reader.next_packet())? {
+        let next = match self.ahead.take() {
+            Some(packet) => Ok(Some(packet)),
+            None => self.read_packet()?,
+        };
+        let mut packet = match next {
             Ok(Some(packet)) => packet,
+            Ok(None) if self.is_cut => return Ok(PacketOutcome::TruncatedEnd),
             Ok(None) => return Ok(PacketOutcome::End),
             Err(Error::ResetRequired) => {
                 return self.open_next_link().map(|()| PacketOutcome::Frames);
@@ -159,10 +198,46 @@ impl MediaReader {
         if packet.track_id != self.track {
             return Ok(PacketOutcome::Frames);
         }
+        if self.mpeg.is_some() {
+            // The length that it was trimmed to may be wrong.
+            packet.trim_end = Duration::ZERO;
+            if !self.follow_mpeg_format(&packet)? {
+                return Ok(PacketOutcome::Damaged);
+            }
+        }
         let is_after_gap = self.is_after_gap(&packet);
         let whole = self.decode_packet(&packet, out)? && !is_after_gap;
         self.trim(&packet, out);
+        self.trim_last_packet(out)?;
         Ok(if whole { PacketOutcome::Frames } else { PacketOutcome::Damaged })
+    }
+
+    fn read_packet(&mut self) -> Result<Result<Option<Packet>, Error>, DecodeError> {
+        let reader = &mut self.reader;
+        Ok(guard(CodecLibrary::Symphonia, || reader.next_packet())?)
+    }
+
+    /// Prepares the decoder for another rate or number of channels. False for a packet whose
+    /// format the next one does not confirm: it is damaged, or no frame at all.
+    fn follow_mpeg_format(&mut self, packet: &Packet) -> Result<bool, DecodeError> {
+        let format = MpegFormat::of_packet(&packet.data);
+        let Some(mpeg) = &mut self.mpeg else { return Ok(true) };
+        if mpeg.format.is_none() || mpeg.format == format {
+            mpeg.format = format;
+            return Ok(true);
+        }
+        self.ahead = self.read_packet()?.unwrap_or(None);
+        let follows = self.ahead.as_ref().and_then(|next| MpegFormat::of_packet(&next.data));
+        if follows != format {
+            return Ok(false);
+        }
+        let Some(mpeg) = &mut self.mpeg else { return Ok(true) };
+        mpeg.format = format;
+        mpeg.padding.iter_mut().for_each(PaddingFilter::end_part);
+        if let MediaCodec::Library(decoder) = &mut self.codec {
+            decoder.restart();
+        }
+        Ok(true)
     }
 
     /// Seeks to `frame` exactly.
@@ -200,6 +275,16 @@ impl MediaReader {
 
     pub(super) const fn rate(&self) -> SampleRate {
         self.rate
+    }
+
+    /// The length in the header, in frames, if it is exact; and the deviation from it that is
+    /// usual, because packets or priming are counted differently.
+    pub(super) fn stated_frames(&self) -> Option<(u64, u64)> {
+        let tolerance = match self.reader.format_info().format {
+            FORMAT_ID_MP1 | FORMAT_ID_MP2 | FORMAT_ID_MP3 | FORMAT_ID_ISOMP4 => PACKET_TOLERANCE,
+            _ => 0,
+        };
+        Some((self.stated?, tolerance))
     }
 
     pub(super) const fn layout(&self) -> ChannelLayout {
@@ -240,9 +325,13 @@ impl MediaReader {
 
     /// Converts what the container counted at `rate` into frames.
     fn count_at(&mut self, rate: u32) {
-        let counts = [Some(&mut self.trim.skip), self.trim.keep.as_mut()];
-        let counts = counts.into_iter().chain([self.track_info.frames.as_mut()]).flatten();
-        for count in counts {
+        let counts = [
+            Some(&mut self.trim.skip),
+            self.trim.keep.as_mut(),
+            self.track_info.frames.as_mut(),
+            self.stated.as_mut(),
+        ];
+        for count in counts.into_iter().flatten() {
             let frames = u128::from(*count) * u128::from(self.rate.hz()) / u128::from(rate.max(1));
             *count = u64::try_from(frames).unwrap_or(u64::MAX);
         }
@@ -264,6 +353,9 @@ impl MediaReader {
     /// Removes frames that are not to be played.
     fn trim(&mut self, packet: &Packet, out: &mut Vec<f32>) {
         let channels = self.layout.channels();
+        if let Some(padding) = self.mpeg.as_mut().and_then(|mpeg| mpeg.padding.as_mut()) {
+            padding.apply(out, channels);
+        }
         if self.trim.by_time {
             self.trim.by_time = false;
             self.trim.skip = self.frames_before_zero(packet);
@@ -280,6 +372,26 @@ impl MediaReader {
             *keep -= kept;
             out.truncate(usize::try_from(kept).unwrap_or(0) * channels);
         }
+    }
+
+    /// Removes the padding if this was the last packet.
+    fn trim_last_packet(&mut self, out: &mut Vec<f32>) -> Result<(), DecodeError> {
+        let Some(padding) = self.last_padding_ns else { return Ok(()) };
+        while self.ahead.as_ref().is_none_or(|next| next.track_id != self.track) {
+            match self.read_packet()? {
+                Ok(Some(next)) => self.ahead = Some(next),
+                Ok(None) => {
+                    let frames = u128::from(padding) * u128::from(self.rate.hz()) + 500_000_000;
+                    let frames = usize::try_from(frames / 1_000_000_000).unwrap_or(usize::MAX);
+                    let samples = frames.saturating_mul(self.layout.channels());
+                    out.truncate(out.len().saturating_sub(samples));
+                    return Ok(());
+                }
+                // The next call reports it.
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
     }
 
     /// How many frames of the first packet lie before the beginning, by its time stamp.
@@ -344,6 +456,17 @@ impl MediaCodec {
     }
 }
 
+impl MpegState {
+    fn new(format: FormatId, track: &Track) -> Option<Self> {
+        if !matches!(format, FORMAT_ID_MP1 | FORMAT_ID_MP2 | FORMAT_ID_MP3) {
+            return None;
+        }
+        let padding = track.num_frames.zip(track.padding).filter(|(_, padding)| *padding > 0);
+        let padding = padding.map(|(audio, padding)| PaddingFilter::new(audio, padding));
+        Some(Self { format: None, padding })
+    }
+}
+
 impl EdgeTrim {
     fn new(track: &Track, parameters: &AudioCodecParameters) -> Self {
         match parameters.codec {
@@ -365,11 +488,11 @@ impl EdgeTrim {
 /// Lets the format readers probe the headers from the beginning of the file.
 fn probe(
     file: &File,
+    corrections: &Corrections,
     extension: Option<&str>,
     as_stream: bool,
 ) -> Result<Box<dyn FormatReader>, OpenError> {
-    let mut file = file.try_clone()?;
-    file.rewind()?;
+    let file = CorrectedFile::new(file.try_clone()?, corrections.clone());
     let mut hint = Hint::new();
     if let Some(extension) = extension {
         hint.with_extension(extension);
@@ -386,12 +509,27 @@ fn probe(
     probed?.map_err(|error| open_error(&error))
 }
 
-/// The edit list of an MP4 file. Restores the position of the file.
-fn edit_of(file: &mut File, parameters: &AudioCodecParameters) -> io::Result<Option<EditRange>> {
-    let at = file.stream_position()?;
-    let edit = parameters.sample_rate.and_then(|rate| edit_list::find_edit(file, rate));
-    file.seek(SeekFrom::Start(at))?;
-    Ok(edit)
+/// The length in the header, in frames; `None` if it has none, or only an estimate.
+fn stated_frames(
+    format: FormatId,
+    track: &Track,
+    about: &TrackInfo,
+    corrections: &Corrections,
+) -> Option<u64> {
+    if let Some(DeclaredBytes { stated, actual }) = corrections.declared {
+        let frames = u128::from(track.num_frames?) * u128::from(stated);
+        return u64::try_from(frames.checked_div(actual.into())?).ok();
+    }
+    match format {
+        // The library sets the priming when it has read a Xing or Info frame.
+        FORMAT_ID_MP1 | FORMAT_ID_MP2 | FORMAT_ID_MP3 => {
+            track.num_frames.filter(|_| track.delay.is_some())
+        }
+        FORMAT_ID_FLAC => track.num_frames.filter(|frames| *frames > 0),
+        // A fragmented file has none.
+        FORMAT_ID_ISOMP4 => about.frames.filter(|frames| *frames > 0),
+        _ => None,
+    }
 }
 
 fn parameters(track: &Track) -> Option<&AudioCodecParameters> {
@@ -445,3 +583,7 @@ const TAG_CHARS: usize = 200;
 
 /// The longest priming that is accepted, in frames: HE-AAC needs less than 6,000.
 const LONGEST_PRIMING: u64 = 48_000;
+
+/// Frames by which a count in a header may differ from the file: two packets of the longest kind.
+/// Xing frames count themselves in some programs, and MP4 counts priming in some.
+const PACKET_TOLERANCE: u64 = 4_096;

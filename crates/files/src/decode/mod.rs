@@ -19,21 +19,33 @@
 
 mod aac;
 mod codec;
+mod discard_padding;
 mod edit_list;
 mod error;
 mod feed;
 mod file;
 mod library;
 mod media;
+mod mpeg;
 mod opus;
+mod rate_converter;
 mod raw;
+mod recognize;
+mod sizes;
 mod stream;
+mod uniform;
+mod warning;
 mod wave;
 
 pub use error::{DecodeError, OpenError};
 pub use feed::{FileFeed, FileFeedStatus};
 pub use file::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo, RateAndLayout};
+pub(crate) use rate_converter::{RateConverter, converted_frames};
+pub(crate) use sizes::has_wrong_sizes;
 pub use stream::{StreamDecodeStatus, StreamDecoder};
+pub(crate) use uniform::CONVERTIBLE_HZ;
+pub use uniform::UniformDecoder;
+pub use warning::FileWarning;
 pub(crate) use wave::{HeaderParse, read_header};
 pub use wave::{SampleRun, WaveFile};
 

@@ -16,6 +16,7 @@ use aulos_proto::wav::{self, ParseOutcome, WavSampleFormat, WaveInfo};
 
 use super::error::{DecodeError, OpenError};
 use super::media::PacketOutcome;
+use super::sizes::{ChunkKind, audio_end, tags_start};
 
 /// An open WAVE file with a position. A clone has a position of its own in the same file.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct WaveFile {
     end: u64,
     /// Whether the file is shorter than its header says.
     is_cut: bool,
+    /// The length in the header, if the file contradicts it.
+    stated: Option<Frames>,
     /// Bytes read but not yet returned: `bytes[from..to]`.
     bytes: Vec<u8>,
     from: usize,
@@ -79,11 +82,16 @@ impl WaveFile {
         let Some(wave) = read_wave_header(&file)? else { return Ok(None) };
         let start = wave.data_offset as u64;
         let frame = wave.frame_bytes() as u64;
-        let declared_end = wave.data_bytes.map(|length| start.saturating_add(length));
-        let end = declared_end.unwrap_or(size).min(size).max(start);
+        let end = match wave.data_bytes {
+            Some(stated) => audio_end(&file, ChunkKind::Riff, start, stated)?,
+            None => tags_start(&file, start.min(size), size)?,
+        };
         // An incomplete frame at the end is ignored.
+        let end = end.max(start);
         let end = end - (end - start) % frame;
-        let cut = declared_end.is_some_and(|stated| stated - (stated - start) % frame > end);
+        let stated = wave.data_bytes.map(|bytes| Frames(bytes / frame));
+        let stated = stated.filter(|stated| stated.0 != (end - start) / frame);
+        let cut = stated.is_some_and(|stated| stated.0 > (end - start) / frame);
         rustix::fs::fadvise(&file, start, None, rustix::fs::Advice::Sequential).ok();
         Ok(Some(Self {
             file: Arc::new(file),
@@ -91,6 +99,7 @@ impl WaveFile {
             at: start,
             end,
             is_cut: cut,
+            stated,
             bytes: Vec::new(),
             from: 0,
             to: 0,
@@ -128,6 +137,12 @@ impl WaveFile {
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// The length in the header, if the file contradicts it.
+    #[must_use]
+    pub const fn contradicted_frames(&self) -> Option<Frames> {
+        self.stated
     }
 
     /// Seeks to `frame`, or to the end if it is beyond.

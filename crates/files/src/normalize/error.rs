@@ -20,8 +20,8 @@ pub enum NormalizeError {
     Open(OpenError),
     /// The file cannot be decoded to its end.
     Decode(DecodeError),
-    /// Its rate or channel layout changes in the middle: split it there.
-    FormatChanges,
+    /// It is damaged in so many places, and would be replaced by its readable part.
+    Damaged(u64),
     /// The settings are invalid.
     Settings(NormalizerError),
     /// The extension of the new name is not a supported output format.
@@ -79,8 +79,14 @@ impl fmt::Display for NormalizeError {
                     rate.hz()
                 );
             }
+            Self::Damaged(places) => {
+                return write!(
+                    f,
+                    "damaged at {places} position(s) and not replaced; --keep-going replaces it by \
+                     its readable part"
+                );
+            }
             Self::Save(error) => return write!(f, "cannot be written: {error}"),
-            Self::FormatChanges => "its rate or channels change in the middle; split it there",
             Self::UnsupportedContainer => "the name must end in .wav, .flac or .opus",
             Self::InPlace => {
                 "its format cannot be written, so it cannot be replaced; give IN and OUT"

@@ -27,9 +27,9 @@ pub use batch::{NormalizeEvent, NormalizeItem, NormalizeResult, plan_folder, pla
 pub use container::OutputContainer;
 pub use error::NormalizeError;
 
-use crate::decode::FileInfo;
+use crate::decode::{CONVERTIBLE_HZ, FileInfo, FileWarning, RateConverter};
 use crate::scan::LoudnessSummary;
-use input::{InputFile, RateConverter};
+use input::InputFile;
 use save::{OutputFile, OutputTarget};
 use spec::OutputSpec;
 use stage::GainStage;
@@ -51,6 +51,8 @@ pub struct NormalizeConfig {
     pub overwrite: bool,
     /// Measures only, and writes nothing.
     pub dry_run: bool,
+    /// Replaces a damaged file by its readable part.
+    pub keep_going: bool,
 }
 
 /// How the target loudness is reached.
@@ -112,6 +114,8 @@ pub struct NormalizeOutcome {
     pub rejected: u64,
     /// Damaged packets of the input.
     pub damaged: u64,
+    /// What the input does otherwise than its header says.
+    pub warnings: Vec<FileWarning>,
     /// The duration.
     pub seconds: f64,
     /// The format of the output.
@@ -159,6 +163,7 @@ pub fn normalize_file(
         from: &task.from,
         normalize_config,
         container,
+        may_lose_damage: true,
         passes: 1,
         pass: 0,
         progress: &mut progress,
@@ -182,6 +187,7 @@ pub fn normalize_file(
         };
         return Ok(work.outcome_without_writing(measured, plan, state));
     }
+    work.may_lose_damage = !task.in_place || normalize_config.keep_going;
     let tags = Tags::read(&task.from, container);
     work.write(&spot, plan, tags)
 }
@@ -219,12 +225,15 @@ struct MeasuredFile {
     seconds: f64,
     rejected: u64,
     damaged: u64,
+    warnings: Vec<FileWarning>,
 }
 
 struct FileJob<'a> {
     from: &'a Path,
     normalize_config: &'a NormalizeConfig,
     container: OutputContainer,
+    /// Whether an output without the damaged parts may be committed.
+    may_lose_damage: bool,
     passes: u32,
     pass: u32,
     progress: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
@@ -252,6 +261,7 @@ impl FileJob<'_> {
             seconds: rate.span(meter.frames()).as_secs_f64(),
             rejected: input.rejected,
             damaged: input.decoder.damaged(),
+            warnings: input.warnings(),
         }
     }
 
@@ -280,6 +290,7 @@ impl FileJob<'_> {
             reduction: None,
             rejected: it.rejected,
             damaged: it.damaged,
+            warnings: it.warnings,
             seconds: it.seconds,
             container: self.container,
             rates: it.rates,
@@ -304,6 +315,9 @@ impl FileJob<'_> {
                 (plan.gain, plan.limit) = (self.gain_through_limiter(plan, &settings)?, None);
             }
             let (mut outcome, file) = self.write_attempt(spot, plan, limits, &settings, &tags)?;
+            if outcome.damaged > 0 && !self.may_lose_damage {
+                return Err(NormalizeError::Damaged(outcome.damaged));
+            }
             if self.container == OutputContainer::Opus {
                 outcome.after = self.measure(file.path())?.loudness;
             }
@@ -531,5 +545,3 @@ const TRIAL_TOLERANCE_LU: f64 = 0.03;
 const MIN_SLOPE: f64 = 1.0 / 3.0;
 /// The most makeup gain for the loudness that a limiter has removed, in LU.
 const MAX_MAKEUP_LU: f64 = 12.0;
-/// The input rates that the resampler converts to the Opus rate.
-const CONVERTIBLE_HZ: core::ops::RangeInclusive<u32> = 8_000..=384_000;

@@ -36,22 +36,29 @@ impl ScanFile {
 /// effect, because audio is often excluded from it.
 #[must_use]
 pub fn find_files(paths: &[PathBuf]) -> Vec<ScanFile> {
-    let mut all = Vec::new();
+    find_all_files(paths).0
+}
+
+/// As [`find_files`]; the second list has the files in directories whose names are those of sound in
+/// formats that are not supported.
+#[must_use]
+pub fn find_all_files(paths: &[PathBuf]) -> (Vec<ScanFile>, Vec<PathBuf>) {
+    let (mut all, mut unsupported) = (Vec::new(), Vec::new());
     for path in paths {
         if !path.is_dir() {
             all.push(ScanFile::file(path.clone()));
             continue;
         }
         let before = all.len();
-        walk(path, &mut all);
+        walk(path, &mut all, &mut unsupported);
         if all.len() == before {
             all.push(ScanFile::failed(path.clone(), ScanError::NothingInFolder));
         }
     }
-    all
+    (all, unsupported)
 }
 
-fn walk(folder: &Path, all: &mut Vec<ScanFile>) {
+fn walk(folder: &Path, all: &mut Vec<ScanFile>, unsupported: &mut Vec<PathBuf>) {
     let walk = WalkBuilder::new(folder)
         .standard_filters(false)
         .hidden(true)
@@ -65,6 +72,8 @@ fn walk(folder: &Path, all: &mut Vec<ScanFile>) {
                 let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
                 if is_file && has_audio_name(entry.path()) {
                     all.push(ScanFile::file(entry.into_path()));
+                } else if is_file && has_extension_of(entry.path(), &UNSUPPORTED_EXTENSIONS) {
+                    unsupported.push(entry.into_path());
                 }
             }
             Err(error) => all.extend(walk_error(folder, &error)),
@@ -97,14 +106,25 @@ fn walk_error(folder: &Path, error: &ignore::Error) -> Option<ScanFile> {
 /// Whether the extension is one of a supported container; files in directories are selected by it.
 #[must_use]
 pub fn has_audio_name(path: &Path) -> bool {
+    has_extension_of(path, &EXTENSIONS)
+}
+
+fn has_extension_of(path: &Path, extensions: &[&str]) -> bool {
     let extension = path.extension().and_then(std::ffi::OsStr::to_str);
-    extension.is_some_and(|name| EXTENSIONS.contains(&name.to_ascii_lowercase().as_str()))
+    extension.is_some_and(|name| extensions.contains(&name.to_ascii_lowercase().as_str()))
 }
 
 /// The extensions of supported containers, for searching directories.
 const EXTENSIONS: [&str; 25] = [
     "aac", "aif", "aifc", "aiff", "bwf", "caf", "flac", "m4a", "m4b", "m4p", "m4r", "mka", "mkv",
     "mov", "mp1", "mp2", "mp3", "mp4", "oga", "ogg", "opus", "rf64", "wav", "wave", "webm",
+];
+
+/// Extensions of sound in formats that are not supported.
+const UNSUPPORTED_EXTENSIONS: [&str; 36] = [
+    "aa", "aa3", "aax", "ac3", "amr", "ape", "asf", "au", "dff", "dsf", "dts", "eac3", "gsm", "it",
+    "la", "mid", "midi", "mlp", "mod", "mp+", "mpc", "ofr", "oma", "ra", "rm", "s3m", "shn", "snd",
+    "spx", "tak", "thd", "tta", "w64", "wma", "wv", "xm",
 ];
 
 /// The limit of nested directories; deeper than any path that a system allows.

@@ -12,6 +12,7 @@ use super::meter_file::{LoudnessCurve, MeasuredPart, measure_sound};
 use super::options::ScanOptions;
 use super::progress::{FileProgress, ProgressCounter};
 use super::sound::SoundReader;
+use crate::decode::FileWarning;
 
 /// The result of one file.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct ScanReport {
     pub measurement: Option<Box<Measurement>>,
     /// The course of loudness, if [`ScanOptions::curve`] requested it.
     pub curve: LoudnessCurve,
+    /// What the file does otherwise than its header says; it was measured nevertheless.
+    pub warnings: Vec<FileWarning>,
 }
 
 /// The format and duration of a file.
@@ -104,10 +107,11 @@ pub(super) fn measure_counted(
     let tried = catch_unwind(AssertUnwindSafe(|| {
         let mut sound = SoundReader::open(&path)?;
         let shape = sound.shape();
-        Ok((shape, measure_sound(&path, &mut sound, options, &mut share)))
+        let measured = measure_sound(&path, &mut sound, options, &mut share);
+        Ok((shape, measured, sound.warnings()))
     }));
     drop(share);
-    let ((rate, layout), heard) = match tried {
+    let ((rate, layout), heard, mut warnings) = match tried {
         Ok(Ok(heard)) => heard,
         Ok(Err(error)) => return failed_report(path, ScanError::Open(error)),
         Err(_) => return failed_report(path, ScanError::Internal),
@@ -115,7 +119,11 @@ pub(super) fn measure_counted(
     let MeasuredPart { error, measurement: whole, seconds, curve } = heard;
     let loudness =
         whole.as_ref().map(|whole| LoudnessSummary::from_measurement(whole, seconds, options));
+    let samples = whole.as_ref().map_or(0, Measurement::rejected);
+    warnings.extend((samples > 0).then_some(FileWarning::NotFinite { samples }));
     let error = error.or_else(|| (seconds < MOMENTARY).then_some(ScanError::Short));
+    let is_silent = loudness.is_some_and(|it| it.integrated.is_none()) && seconds >= MOMENTARY;
+    warnings.extend(is_silent.then_some(FileWarning::Silent));
     let kept = whole.filter(|_| options.keep_measurement && error.is_none()).map(Box::new);
     let shape = Some(FileShape { rate, layout, seconds });
     ScanReport {
@@ -125,6 +133,7 @@ pub(super) fn measure_counted(
         loudness: loudness.unwrap_or_default(),
         measurement: kept,
         curve,
+        warnings,
     }
 }
 
@@ -137,6 +146,7 @@ fn failed_report(path: PathBuf, error: ScanError) -> ScanReport {
         loudness,
         measurement: None,
         curve: LoudnessCurve::default(),
+        warnings: Vec::new(),
     }
 }
 

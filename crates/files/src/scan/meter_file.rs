@@ -107,9 +107,14 @@ pub(super) fn measure_cuts(
     share: &FileProgress<'_>,
 ) -> Option<MeasuredPart> {
     let frames = cuts.iter().map(|cut| cut.end - cut.start).sum();
+    let end = sound.splittable_frames().map(|frames| frames.0);
     let hear = |cut: Range<u64>| {
         let mut own = sound.reopen(path).ok()?;
-        measure_piece(&mut own, cut, options, share).filter(|_| own.damaged() == 0)
+        let is_last = Some(cut.end) == end;
+        let piece = measure_piece(&mut own, cut, options, share)?;
+        // The file may be longer than its header says.
+        let is_whole = !is_last || matches!(own.next(Frames(1)), Ok(None));
+        (is_whole && own.damaged() == 0).then_some(piece)
     };
     // Without a pool only the calling thread is used.
     let pieces: Option<Vec<MeasuredPart>> = if rayon::current_thread_index().is_some() {

@@ -24,7 +24,7 @@ pub mod tag;
 mod tests;
 
 pub use error::ScanError;
-pub use find::{ScanFile, find_files, has_audio_name};
+pub use find::{ScanFile, find_all_files, find_files, has_audio_name};
 pub use measure::{FileShape, LoudnessSummary, ScanReport, measure_file};
 pub use meter_file::LoudnessCurve;
 pub use options::ScanOptions;

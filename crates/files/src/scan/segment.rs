@@ -82,5 +82,6 @@ pub fn join_segments(
         loudness: LoudnessSummary::from_measurement(&whole, seconds, options),
         measurement: options.keep_measurement.then(|| Box::new(whole)),
         curve: LoudnessCurve::default(),
+        warnings: Vec::new(),
     })
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use aulos_core::Frames;
 
 use crate::decode::{
-    DecodeError, FileDecodeOptions, FileDecoder, OpenError, RateAndLayout, SampleRun, WaveFile,
+    DecodeError, FileDecodeOptions, FileDecoder, FileWarning, OpenError, RateAndLayout, SampleRun,
+    WaveFile,
 };
 
 /// An open file; WAVE is read without a decoder.
@@ -17,6 +18,10 @@ pub(super) enum SoundReader {
 impl SoundReader {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         Ok(match WaveFile::open(path)? {
+            Some(wave) if wave.frames() == Frames::ZERO && wave.is_cut() => {
+                return Err(OpenError::Torn);
+            }
+            Some(wave) if wave.frames() == Frames::ZERO => return Err(OpenError::NoFrames),
             Some(wave) => Self::Wave(wave),
             None => Self::File(Box::new(FileDecoder::open(path, FileDecodeOptions::default())?)),
         })
@@ -83,6 +88,19 @@ impl SoundReader {
         match self {
             Self::Wave(wave) => Some(wave.frames()),
             Self::File(file) => file.info().frames.filter(|_| file.seeks_exactly()),
+        }
+    }
+
+    /// What the file does otherwise than its header says; complete when it has been decoded.
+    pub(super) fn warnings(&self) -> Vec<FileWarning> {
+        match self {
+            Self::Wave(wave) => {
+                let seconds = |frames: Frames| wave.rate().span(frames).as_secs_f64();
+                let found = seconds(wave.frames());
+                let stated = wave.contradicted_frames().map(seconds);
+                stated.map(|stated| FileWarning::Length { stated, found }).into_iter().collect()
+            }
+            Self::File(file) => file.warnings(),
         }
     }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use aulos_blackbox::scratch::ScratchDir;
 
 use super::{
-    ScanError, ScanEvent, ScanFile, ScanOptions, ScanProgress, ScanReport, find_files,
-    join_segments, measure_file, measure_segment, scan_files,
+    ScanError, ScanEvent, ScanFile, ScanOptions, ScanProgress, ScanReport, find_all_files,
+    find_files, join_segments, measure_file, measure_segment, scan_files,
 };
 use crate::decode::OpenError;
 
@@ -65,6 +65,17 @@ fn a_folder_expands_to_its_audio_files_by_name() {
     assert_eq!(names(&found, &folder.0), wanted);
     assert_eq!(found[4].error, Some(ScanError::Open(OpenError::NoSuchFile)));
     assert!(found[..4].iter().all(|found| found.error.is_none()));
+}
+
+#[test]
+fn sound_files_of_unsupported_formats_are_listed() {
+    let folder = Folder::new("unsupported");
+    for name in ["a.wav", "b.wv", "notes.txt", "sub/c.WMA", ".d.ape"] {
+        folder.write(name, b"");
+    }
+    let (files, unsupported) = find_all_files(&[folder.0.path().to_owned()]);
+    assert_eq!(names(&files, &folder.0), ["a.wav"]);
+    assert_eq!(unsupported, [folder.0.join("b.wv"), folder.0.join("sub/c.WMA")]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
 use crate::decode::{
-    DecodeError, FileDecodeOptions, FileDecoder, FileFeed, FileFeedStatus, OpenError,
+    DecodeError, FileDecodeOptions, FileDecoder, FileFeed, FileFeedStatus, FileWarning, OpenError,
 };
 
 /// The state of a file source.
@@ -49,7 +49,12 @@ pub struct FileSource {
     backoff: Backoff,
     state: LatestPublisher<FileState>,
     standby: Option<StandbyHandle>,
+    /// Until the first warning: each is given once per file, not in every round of a loop.
+    report: Option<WarningReport>,
 }
+
+/// Receives the warnings about a file.
+type WarningReport = Box<dyn FnMut(&SourcePath, FileWarning) + Send>;
 
 enum FileJobState {
     Closed(Pool<Block>, Producer<SourceItem>),
@@ -80,7 +85,7 @@ impl FileSource {
         let (state, seen) = aulos_rt::latest(FileState::Waiting);
         let work = FileJobState::Closed(pool, items);
         let (path, backoff) = (path.into(), Backoff::new(seed));
-        let file = Self { path, options, work, backoff, state, standby: None };
+        let file = Self { path, options, work, backoff, state, standby: None, report: None };
         (file, consumer, seen)
     }
 
@@ -90,6 +95,26 @@ impl FileSource {
     pub fn with_standby(mut self, standby: StandbyHandle) -> Self {
         self.standby = Some(standby);
         self
+    }
+
+    /// Calls `report` for each warning about the file, when it has been decoded once. On a thread of
+    /// the codec pool.
+    #[must_use]
+    pub fn with_report(
+        mut self,
+        report: impl FnMut(&SourcePath, FileWarning) + Send + 'static,
+    ) -> Self {
+        self.report = Some(Box::new(report));
+        self
+    }
+
+    fn report_warnings(&mut self, feed: &FileFeed) {
+        let warnings = feed.warnings();
+        if !warnings.is_empty()
+            && let Some(mut report) = self.report.take()
+        {
+            warnings.into_iter().for_each(|warning| report(&self.path, warning));
+        }
     }
 
     fn close_file(&mut self) -> JobStatus {
@@ -133,7 +158,9 @@ impl FileSource {
     }
 
     fn decode(&mut self, mut feed: Box<FileFeed>) -> JobStatus {
-        match feed.step() {
+        let status = feed.step();
+        self.report_warnings(&feed);
+        match status {
             FileFeedStatus::Full => {
                 self.work = FileJobState::Open(feed);
                 return JobStatus::Pending;

@@ -291,7 +291,7 @@ impl SoundThreads<'_> {
             loudness
         });
         let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
-        self.codecs.add(Box::new(file));
+        self.codecs.add(Box::new(file.with_report(crate::file_warnings::log)));
         Ok(OpenedSound { items, state: SoundState::File(state), loudness })
     }
 }

@@ -12,7 +12,7 @@ use aulos_engine::input::{self, Input};
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
 use aulos_engine::standby::{StandbyHandle, standby_channel};
 use aulos_engine::swappable_source::swappable_source;
-use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
+use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, UniformDecoder};
 use aulos_files::source::FileSource;
 use aulos_io::feed::{ByteFeed, FeedState, FifoCounters, spawn_feeder};
 use aulos_io::reactor::StationDescriptor;
@@ -96,7 +96,7 @@ pub(super) fn last_resort(
 
 fn load_recording(path: &Path, raw: Option<SampleSpec>) -> io::Result<LoopSource> {
     let fail = |why: String| io::Error::other(format!("last_resort {}: {why}", path.display()));
-    let mut decoder = FileDecoder::open(path, FileDecodeOptions { looped: false, raw })
+    let mut decoder = UniformDecoder::open(path, FileDecodeOptions { looped: false, raw })
         .map_err(|error| fail(error.to_string()))?;
     let (rate, layout) = (decoder.info().rate, decoder.info().layout);
     let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
@@ -104,11 +104,6 @@ fn load_recording(path: &Path, raw: Option<SampleSpec>) -> io::Result<LoopSource
     while decoder.next(&mut block).map_err(|error| fail(error.to_string()))?
         == FileDecodeStatus::Block
     {
-        if (block.rate(), block.layout()) != (rate, layout) {
-            return Err(fail(
-                "its sample rate or number of channels changes within the file".to_owned(),
-            ));
-        }
         if samples.len() + block.samples().len() > MAX_LOOP_SAMPLES {
             let seconds = MAX_LOOP_SAMPLES / layout.channels() / rate.hz() as usize;
             return Err(fail(format!(
@@ -181,6 +176,7 @@ fn open_file(
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (file, items, state) = FileSource::new(path, options, inner.seeds.next_u64());
+    let file = file.with_report(crate::file_warnings::log);
     inner.codecs.add(match standby {
         Some(handle) => Box::new(file.with_standby(handle)),
         None => Box::new(file),

@@ -73,6 +73,9 @@ pub(in crate::cli) struct NormalizeArgs {
     /// Measure, print what would be written, and write nothing
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// Count damaged input files as success, and with --in-place replace them by their readable part
+    #[arg(long)]
+    pub(super) keep_going: bool,
     /// Print one JSON object per line
     #[arg(long)]
     pub(super) json: bool,
@@ -169,10 +172,11 @@ impl NormalizeArgs {
             dual_mono: self.dual_mono,
             ..default
         };
-        let Self { album, dry_run, force: overwrite, .. } = *self;
+        let Self { album, dry_run, keep_going, force: overwrite, .. } = *self;
         let bitrate =
             self.bitrate.unwrap_or(aulos_engine::encode::OpusPacketEncoder::DEFAULT_BITRATE);
-        Ok(NormalizeConfig { settings, method: manner, bitrate, album, overwrite, dry_run })
+        let method = manner;
+        Ok(NormalizeConfig { settings, method, bitrate, album, overwrite, dry_run, keep_going })
     }
 }
 

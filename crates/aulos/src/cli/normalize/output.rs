@@ -53,10 +53,21 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
             outcome.rejected
         ));
     }
-    if outcome.damaged > 0 {
-        lines.push(format!("the input is damaged at {} position(s)", outcome.damaged));
+    lines.extend(outcome.warnings.iter().map(|warning| format!("the input: {warning}")));
+    // Otherwise it is an error.
+    if outcome.damaged > 0 && args.keep_going {
+        lines.push(damage(outcome));
     }
     lines
+}
+
+/// What is missing in the new file.
+pub(super) fn damage(outcome: &NormalizeOutcome) -> String {
+    let done = if outcome.state == OutputFileState::Written { "written" } else { "measured" };
+    format!(
+        "the input is damaged at {} position(s); only its readable part was {done}",
+        outcome.damaged
+    )
 }
 
 /// Why the gain is not the requested one.
@@ -100,6 +111,9 @@ pub(super) fn table(outcome: &NormalizeOutcome) -> String {
     if let Some(linear) = outcome.linear {
         text += &format!("{:20} {:>25}\n", "gain", format!("{:+.1} dB", tidy(linear.gain.get())));
     }
+    if outcome.damaged > 0 {
+        text += &format!("{:20} {:>25}\n", "input", "damaged");
+    }
     if outcome.state != OutputFileState::Written {
         text += &format!("{:20} {:>25}\n", "file", state(outcome.state));
     }
@@ -125,7 +139,8 @@ pub(super) fn line(row: &NormalizeResult) -> String {
                 it.after.true_peak.map(Db::get),
                 it.linear.map(|plan| tidy(plan.gain.get())),
             ];
-            (figures, state(it.state), String::new())
+            let mark = if it.damaged > 0 { ": damaged" } else { "" };
+            (figures, state(it.state), mark.to_owned())
         }
         Err(error) => ([None; 4], "failed", format!(": {error}")),
     };
@@ -145,7 +160,8 @@ const fn state(state: OutputFileState) -> &'static str {
 /// Every key is in every row; missing values are null.
 pub(super) fn json(row: &NormalizeResult, args: &NormalizeArgs, remarks: &[String]) -> String {
     let done = row.result.as_ref().ok();
-    let error = row.result.as_ref().err().map(ToString::to_string);
+    let damage = done.filter(|it| it.damaged > 0 && !args.keep_going).map(damage);
+    let error = row.result.as_ref().err().map(ToString::to_string).or(damage);
     let linear = done.and_then(|it| it.linear);
     let limit = linear.and_then(|plan| plan.limit).map(|limit| match limit {
         GainLimit::Ceiling => "ceiling",

@@ -15,6 +15,8 @@ use aulos_dsp::meter::{Measurement, RangeHop};
 use aulos_files::scan::{FileShape, LoudnessCurve, LoudnessSummary, ScanOptions, ScanReport};
 use serde_json::{Value, json};
 
+use super::warnings;
+
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
@@ -108,6 +110,7 @@ impl Journal {
             },
             measurement: kept,
             curve: LoudnessCurve::default(),
+            warnings: warnings::from_json(&line["warnings"]),
         })
     }
 
@@ -137,6 +140,7 @@ impl Journal {
             "true_peak": db(true_peak),
             "sample_peak": db(sample_peak),
             "relative_threshold": lufs(relative_threshold),
+            "warnings": warnings::to_json(&report.warnings),
             "measurement": report.measurement.as_ref().map(|kept| text(&kept.to_bytes())),
         });
         self.file.write_all(format!("{line}\n").as_bytes())?;
@@ -155,10 +159,11 @@ impl Journal {
     }
 }
 
-/// Current size and modification time.
+/// Size, times and inode. Programs set the modification time of a file back, but not the time of
+/// its last change; and a file that replaces another has its own inode.
 fn identity(path: &Path) -> Option<Value> {
     let it = path.metadata().ok()?;
-    Some(json!([it.len(), it.mtime(), it.mtime_nsec()]))
+    Some(json!([it.len(), it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec(), it.ino()]))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -171,7 +176,7 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Version of the line format; lines of other versions are ignored.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What each line has near its start, in front of a path of any length.
 const MARK: &[u8] = b"\"how\":[";

@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use aulos_core::{Db, Lufs};
+use aulos_files::decode::FileWarning;
 use aulos_files::scan::LoudnessSummary;
 use serde_json::Value;
 
+use super::warnings;
 use crate::cli::console::{flush, write_error, write_now};
 
 /// The output format.
@@ -33,6 +35,7 @@ pub(super) struct Row<'a> {
     pub(super) gain: Option<Db>,
     /// By how much the peak limits the gain.
     pub(super) lowered: Option<Db>,
+    pub(super) warnings: Vec<FileWarning>,
 }
 
 /// Writes rows to standard output.
@@ -63,8 +66,14 @@ impl RowWriter {
     /// Prints a row and flushes, because the reader may be waiting. An error of a file also goes to
     /// standard error, unless the table shows it.
     pub(super) fn print(&self, row: &Row<'_>) -> io::Result<()> {
-        if let (Some(error), false) = (&row.error, matches!(self.0, RowFormat::Table { .. })) {
-            write_now(format_args!("{}: {error}", plain(&row.path.to_string_lossy())));
+        if !matches!(self.0, RowFormat::Table { .. }) {
+            let name = plain(&row.path.to_string_lossy());
+            if let Some(error) = &row.error {
+                write_now(format_args!("{name}: {error}"));
+            }
+            for warning in &row.warnings {
+                write_now(format_args!("{name}: warning: {warning}"));
+            }
         }
         write(&match self.0 {
             RowFormat::Json => json(row),
@@ -93,7 +102,7 @@ fn write(text: &str) -> io::Result<()> {
 }
 
 /// The documented keys, in their order.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "path",
     "ok",
     "error",
@@ -108,6 +117,7 @@ const KEYS: [&str; 14] = [
     "sample_peak_dbfs",
     "relative_threshold_lufs",
     "gain_db",
+    "warnings",
 ];
 
 fn values(row: &Row<'_>) -> [Value; KEYS.len()] {
@@ -130,6 +140,7 @@ fn values(row: &Row<'_>) -> [Value; KEYS.len()] {
         db(row.loudness.sample_peak),
         lufs(row.loudness.relative_threshold),
         db(row.gain),
+        warnings::to_json(&row.warnings),
     ]
 }
 
@@ -147,15 +158,25 @@ fn json(row: &Row<'_>) -> String {
 
 /// RFC 4180; missing values are empty.
 fn csv(row: &Row<'_>) -> String {
+    let quoted = |text: String| {
+        if text.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text
+        }
+    };
     let fields = values(row).map(|value| match value {
         Value::Null => String::new(),
-        Value::String(text) if text.contains([',', '"', '\n', '\r']) => {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        }
-        Value::String(text) => text,
+        Value::String(text) => quoted(text),
+        Value::Array(_) => quoted(messages(row).join("; ")),
         other => other.to_string(),
     });
     fields.join(",") + "\n"
+}
+
+/// The warnings as sentences.
+fn messages(row: &Row<'_>) -> Vec<String> {
+    row.warnings.iter().map(ToString::to_string).collect()
 }
 
 fn table(row: &Row<'_>, true_peak: bool) -> String {
@@ -178,7 +199,9 @@ fn table(row: &Row<'_>, true_peak: bool) -> String {
     let lowered = row.lowered.map_or_else(String::new, |lowered| {
         format!("  (gain lowered by {:.1} dB to limit the peak)", lowered.get())
     });
-    format!("{}  {path}{error}{lowered}\n", cells.join(" "))
+    let warnings = messages(row).into_iter().map(|message| format!("  ({message})"));
+    let warnings = warnings.collect::<String>();
+    format!("{}  {path}{error}{lowered}{warnings}\n", cells.join(" "))
 }
 
 /// Replaces control characters, so that a name cannot move the cursor or break a line.
@@ -202,6 +225,7 @@ mod tests {
             loudness: LoudnessSummary::default(),
             gain: None,
             lowered: None,
+            warnings: Vec::new(),
         }
     }
 
@@ -213,12 +237,12 @@ mod tests {
         assert_eq!(read["path"], "a \"b\"\n.wav");
         let positions: Vec<_> = KEYS.map(|key| line.find(&format!("\"{key}\":")).unwrap()).into();
         assert!(positions.is_sorted() && line.lines().count() == 1, "{line}");
-        assert_eq!(read.values().filter(|value| value.is_null()).count(), KEYS.len() - 2);
+        assert_eq!(read.values().filter(|value| value.is_null()).count(), KEYS.len() - 3);
     }
 
     #[test]
     fn a_name_with_commas_and_quotes_is_one_field() {
-        assert_eq!(csv(&nothing("a, \"b\".wav")), "\"a, \"\"b\"\".wav\",true,,,,,,,,,,,,\n");
+        assert_eq!(csv(&nothing("a, \"b\".wav")), "\"a, \"\"b\"\".wav\",true,,,,,,,,,,,,,\n");
     }
 
     #[test]

@@ -92,21 +92,52 @@ fn empty_files_are_rejected_and_short_ones_copied() {
 }
 
 #[test]
-fn a_change_of_rate_in_the_middle_is_refused_and_leaves_nothing() {
+fn a_change_of_format_in_the_middle_is_converted_to_the_first_format() {
     let folder = scratch();
     let [one, other] = ["one.ogg", "other.ogg"].map(|name| folder.join(name));
     generated(&one, "sine=d=2:r=48000", "-ac 2 -c:a libvorbis");
-    generated(&other, "sine=d=2:r=44100", "-ac 2 -c:a libvorbis");
+    generated(&other, "sine=d=2:r=44100", "-ac 1 -c:a libvorbis");
     let chain = folder.join("chain.ogg");
     fs::write(&chain, [fs::read(&one).unwrap(), fs::read(&other).unwrap()].concat()).unwrap();
-    for how in [&[][..], &["--mode", "full", "--lra", "7"]] {
-        let (code, _, said) = normalize(how, &chain, &folder.join("out.wav"));
-        assert!(
-            code == 65 && said.contains("change in the middle; split it there"),
-            "{code}: {said}"
-        );
+    let out = folder.join("out.wav");
+    for how in [&["--json"][..], &["--json", "--mode", "full", "--lra", "7"]] {
+        let (code, text, said) = normalize(how, &chain, &out);
+        assert_eq!(code, 0, "{said}");
+        let change = "the input: the format changes once, from 48000 Hz with 2 channels to \
+                      44100 Hz with 1 channel";
+        assert!(said.contains(change), "{said}");
+        let row = &rows(&text)[0];
+        assert!(row["remarks"].as_array().unwrap().iter().any(|it| it == change), "{row}");
+        let frames = decoded(&out).len() / 2;
+        assert!(frames.abs_diff(4 * 48_000) < 5_000, "{frames}");
     }
-    assert_eq!(names(&folder), ["chain.ogg", "one.ogg", "other.ogg"]);
+}
+
+#[test]
+fn a_damaged_file_is_written_as_far_as_it_goes_and_fails() {
+    let folder = scratch();
+    let (from, to) = (folder.join("in.flac"), folder.join("out.flac"));
+    noise(&from, "-ac 2");
+    let mut broken = fs::read(&from).unwrap();
+    let middle = broken.len() / 2;
+    broken[middle..middle + 50].iter_mut().for_each(|byte| *byte ^= 0x55);
+    fs::write(&from, &broken).unwrap();
+    let what = "only its readable part was written";
+    let (code, out, said) = normalize(&["--json"], &from, &to);
+    assert!(code == 65 && said.contains("in.flac: the input is damaged at"), "{code}: {said}");
+    assert!(said.contains(what) && to.exists(), "{said}");
+    let row = &rows(&out)[0];
+    assert!(row["ok"] == false && row["state"] == "written", "{row}");
+    assert!(row["error"].as_str().unwrap().contains(what), "{row}");
+    let (code, out, _) = normalize(&["--json", "--keep-going"], &from, &to);
+    assert_eq!((code, &rows(&out)[0]["ok"]), (0, &true.into()));
+    // The original is all that there is of the rest.
+    let (code, _, said) = in_place(&[], &[&from]);
+    assert!(code == 65 && said.contains("not replaced; --keep-going"), "{code}: {said}");
+    assert!(fs::read(&from).unwrap() == broken);
+    let (code, _, said) = in_place(&["--keep-going"], &[&from]);
+    assert!(code == 0 && fs::read(&from).unwrap() != broken, "{code}: {said}");
+    assert_eq!(names(&folder), ["in.flac", "out.flac"]);
 }
 
 #[test]

@@ -149,6 +149,23 @@ fn blocks_are_full_until_the_end_and_across_the_seam() {
 }
 
 #[test]
+fn padding_is_cut_exactly_in_every_container() {
+    let folder = Folder::new();
+    for (name, arguments) in [
+        ("opus.webm", "-c:a libopus"),
+        ("opus.mka", "-c:a libopus -f matroska"),
+        ("mp3.mp4", "-c:a libmp3lame"),
+        ("aac.mp4", "-c:a aac"),
+        ("opus.mp4", "-c:a libopus"),
+        ("a.mp3", "-c:a libmp3lame"),
+    ] {
+        let path = folder.encoded(name, 48_000, 16, arguments);
+        let mut decoder = FileDecoder::open(&path, FileDecodeOptions::default()).unwrap();
+        assert_eq!(read_whole(&mut decoder).len() / 2, FRAMES, "{name}");
+    }
+}
+
+#[test]
 fn title_and_artist_are_read() {
     let folder = Folder::new();
     // Without WAVE: the library drops its INFO list.

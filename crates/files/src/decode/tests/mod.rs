@@ -6,6 +6,8 @@ mod damage;
 mod feed;
 mod fixture;
 mod formats;
+mod formats_page;
+mod lengths;
 mod refusal;
 mod stream;
 

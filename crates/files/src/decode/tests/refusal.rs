@@ -28,11 +28,43 @@ fn missing_files_directories_devices_and_fifos() {
 fn what_is_no_sound() {
     let folder = Folder::new();
     let text = "It was a bright cold day in April. ".repeat(3_000);
-    assert_eq!(refusal(&folder.write("empty.wav", b"")), Some(OpenError::NotAudio));
-    assert_eq!(refusal(&folder.write("empty.raw", b"")), Some(OpenError::NotAudio));
+    assert_eq!(refusal(&folder.write("empty.wav", b"")), Some(OpenError::Empty));
+    assert_eq!(refusal(&folder.write("empty.raw", b"")), Some(OpenError::Empty));
     assert_eq!(refusal(&folder.write("a.txt", text.as_bytes())), Some(OpenError::NotAudio));
     assert_eq!(refusal(&folder.write("a.mp3", text.as_bytes())), Some(OpenError::NotAudio));
     assert_eq!(refusal(&folder.write("zero", &[0; 300_000])), Some(OpenError::NotAudio));
+}
+
+#[test]
+fn unsupported_kinds_have_their_names() {
+    let folder = Folder::new();
+    for (name, arguments, kind) in [
+        ("a.wv", "-c:a wavpack", "WavPack"),
+        ("a.wma", "-c:a wmav2", "Windows Media (ASF, WMA)"),
+        ("a.ts", "-c:a aac -f mpegts", "MPEG-TS"),
+        ("mp3.wav", "-c:a libmp3lame -f wav", "MP3 in WAVE"),
+        ("a.ac3", "-c:a ac3", "AC-3"),
+        ("a.w64", "-c:a pcm_s16le", "Wave64 (W64)"),
+        ("a.au", "-c:a pcm_s16be", "Sun audio (AU)"),
+        ("a.tta", "-c:a tta", "True Audio (TTA)"),
+    ] {
+        let path = folder.encoded(name, 48_000, 16, arguments);
+        assert_eq!(refusal(&path), Some(OpenError::UnsupportedKind(kind)), "{name}");
+    }
+    let whole = fs::read(folder.encoded("a.m4a", 48_000, 16, "-c:a aac")).unwrap();
+    let half = folder.write("half.m4a", &whole[..whole.len() / 2]);
+    assert_eq!(refusal(&half), Some(OpenError::NoIndex));
+}
+
+#[test]
+fn headers_without_a_frame_have_no_sound() {
+    let folder = Folder::new();
+    let whole = fs::read(folder.encoded("a.wav", 48_000, 16, "-c:a pcm_s16le")).unwrap();
+    let data = whole.windows(4).position(|part| part == b"data").unwrap() + 8;
+    let mut header = whole[..data].to_vec();
+    assert_eq!(refusal(&folder.write("a.wav", &header)), Some(OpenError::Torn));
+    header[data - 4..].fill(0);
+    assert_eq!(refusal(&folder.write("b.wav", &header)), Some(OpenError::NoFrames));
 }
 
 #[test]
