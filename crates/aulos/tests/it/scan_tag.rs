@@ -170,6 +170,108 @@ fn wave_files_keep_their_sound_and_remember_their_tags() {
     assert!(left_out.err.contains("1 file(s) skipped"), "{}", left_out.err);
 }
 
+/// An ID3v2.3 tag with this title, and padding.
+fn id3v2(title: &str, padding: usize) -> Vec<u8> {
+    let text = [b"\0", title.as_bytes()].concat();
+    let mut frames =
+        [b"TIT2".to_vec(), u32::try_from(text.len()).unwrap().to_be_bytes().to_vec()].concat();
+    frames.extend([0, 0]);
+    frames.extend(text);
+    frames.resize(frames.len() + padding, 0);
+    let size = u32::try_from(frames.len()).unwrap();
+    let mut tag = b"ID3\x03\0\0".to_vec();
+    tag.extend([21, 14, 7, 0].map(|bits| u8::try_from(size >> bits & 0x7f).unwrap()));
+    [tag, frames].concat()
+}
+
+fn id3v1(title: &str, artist: &str) -> Vec<u8> {
+    let mut tag = b"TAG".to_vec();
+    for (field, length) in [(title, 30), (artist, 30), ("", 30), ("1999", 4), ("", 30)] {
+        tag.extend(field.bytes().chain(std::iter::repeat(0)).take(length));
+    }
+    tag.push(12);
+    tag
+}
+
+fn apev2(title: &str) -> Vec<u8> {
+    let mut item = u32::try_from(title.len()).unwrap().to_le_bytes().to_vec();
+    item.extend([0; 4]);
+    item.extend(b"Title\0");
+    item.extend(title.bytes());
+    let block = |flags: u32| {
+        let size = u32::try_from(item.len()).unwrap() + 32;
+        let numbers = [2_000, size, 1, flags, 0, 0].map(u32::to_le_bytes).concat();
+        [&b"APETAGEX"[..], &numbers].concat()
+    };
+    [block(0xa000_0000), item.clone(), block(0x8000_0000)].concat()
+}
+
+/// A new tag of higher rank hides those that were there, so it has to have their fields.
+#[test]
+fn titles_stay_where_the_gain_needs_a_new_tag() {
+    let folder = scratch();
+    let plain = folder.join("plain.mp3");
+    sound(&plain, 0.3, "-b:a 128k -id3v2_version 0 -write_xing 0");
+    let mp3 = fs::read(&plain).unwrap();
+    let bare = folder.join("bare.flac");
+    sound(&bare, 0.3, "-metadata title=");
+    let flac = fs::read(&bare).unwrap();
+    let v1 = id3v1("Old title", "Old artist");
+    for (name, bytes, title, artist) in [
+        ("v1.mp3", [&mp3[..], &v1].concat(), "Old title", Some("Old artist")),
+        (
+            "ape.mp3",
+            [&mp3[..], &apev2("A longer title than thirty letters")].concat(),
+            "A longer title than thirty letters",
+            None,
+        ),
+        (
+            "both.mp3",
+            [&mp3[..], &apev2("Title of APE"), &v1].concat(),
+            "Title of APE",
+            Some("Old artist"),
+        ),
+        ("id3.flac", [&id3v2("Title of ID3", 100)[..], &flac].concat(), "Title of ID3", None),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        let sounds = samples(&path);
+        let done = aulos("--tag", &[&path]);
+        assert_eq!(done.code, 0, "{name}: {}{}", done.out, done.err);
+        assert!(tag(&path, "replaygain_track_gain").is_some(), "{name}: {:?}", tags(&path));
+        assert_eq!(tag(&path, "title").as_deref(), Some(title), "{name}");
+        if let Some(artist) = artist {
+            assert_eq!(tag(&path, "artist").as_deref(), Some(artist), "{name}");
+        }
+        assert_eq!(samples(&path), sounds, "{name}");
+        let again = aulos("--tag --skip-tagged", &[&path]);
+        assert!(again.err.contains("1 file(s) skipped"), "{name}: {}", again.err);
+    }
+}
+
+#[test]
+fn bytes_between_tags_and_sound_are_no_reason_not_to_tag() {
+    let folder = scratch();
+    let plain = folder.join("plain.mp3");
+    sound(&plain, 0.3, "-b:a 128k -id3v2_version 0 -write_xing 0");
+    let mp3 = fs::read(&plain).unwrap();
+    for (name, front) in [
+        ("twice.mp3", [id3v2("One", 0), id3v2("Two", 0)].concat()),
+        ("padded.mp3", [id3v2("One", 0), id3v2("Two", 2_000)].concat()),
+        ("gap.mp3", [id3v2("One", 0), vec![0; 2_000]].concat()),
+        ("large.mp3", [id3v2("One", 500), vec![0; 40_000]].concat()),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, [&front[..], &mp3].concat()).unwrap();
+        let sounds = samples(&path);
+        let done = aulos("--tag", &[&path]);
+        assert_eq!(done.code, 0, "{name}: {}{}", done.out, done.err);
+        assert!(tag(&path, "replaygain_track_gain").is_some(), "{name}");
+        assert!(tag(&path, "title").is_some(), "{name}");
+        assert_eq!(samples(&path), sounds, "{name}");
+    }
+}
+
 #[test]
 fn an_album_has_one_gain_and_a_stale_or_doubled_one_is_put_right() {
     let folder = scratch();

@@ -19,7 +19,7 @@ use lofty::mpeg::MpegFile;
 use lofty::ogg::tag::VorbisComments;
 use lofty::ogg::{OpusFile, VorbisFile};
 use lofty::probe::Probe;
-use lofty::tag::ItemValue;
+use lofty::tag::{ItemKey, ItemValue, Tag, TagType};
 
 use super::TagError;
 
@@ -56,11 +56,13 @@ impl TagContainer {
             let mut front = [0; 12];
             reader.read_exact(&mut front)?;
             reader.rewind()?;
-            let kind = Probe::new(&mut reader).guess_file_type()?.file_type();
+            let search = ParseOptions::new().max_junk_bytes(MAX_BYTES_BEFORE_AUDIO);
+            let kind = Probe::new(&mut reader).options(search).guess_file_type()?.file_type();
             let kind = kind.filter(|kind| has_signature(&front, *kind));
             reader.rewind()?;
             // Frames of older ID3 versions are kept as they are.
-            let options = ParseOptions::new().read_properties(false).implicit_conversions(false);
+            let mut options = search;
+            let options = options.read_properties(false).implicit_conversions(false);
             let from = &mut reader;
             match kind {
                 Some(FileType::Flac) => Self::flac(FlacFile::read_from(from, options)),
@@ -78,10 +80,20 @@ impl TagContainer {
     }
 
     /// ID3 tags in front of FLAC can be read but not written, and players do not read gains from
-    /// them.
+    /// them. Comments hide them, so comments without title and artist get their fields.
     fn flac<E>(file: Result<FlacFile, E>) -> Result<Self, E> {
         let mut file = file?;
-        drop(file.remove_id3v2());
+        let Some(frames) = file.remove_id3v2() else { return Ok(Self::Flac(file)) };
+        let mut comments = file.remove_vorbis_comments().unwrap_or_default();
+        if ["TITLE", "ARTIST"].iter().all(|name| comments.get(name).is_none()) {
+            let fields = merged(vec![Tag::from(frames)], TagType::VorbisComments);
+            for (name, text) in VorbisComments::from(fields).items() {
+                if comments.get(name).is_none() {
+                    comments.push(name.to_owned(), text.to_owned());
+                }
+            }
+        }
+        file.set_vorbis_comments(comments);
         Ok(Self::Flac(file))
     }
 
@@ -90,7 +102,9 @@ impl TagContainer {
             Some(TagRef::Frames(frames)) => frames.original_version(),
             _ => Id3v2Version::V4,
         };
-        let options = WriteOptions::new().use_id3v23(version == Id3v2Version::V3);
+        let search = ParseOptions::new().max_junk_bytes(MAX_BYTES_BEFORE_AUDIO);
+        let options =
+            WriteOptions::new().parse_options(search).use_id3v23(version == Id3v2Version::V3);
         call(|| {
             file.rewind()?;
             self.save(file, options).map_err(|error| TagError::from_library(&error))
@@ -204,16 +218,31 @@ impl TagContainer {
         }
     }
 
+    /// The fields of tags that players do not read beside `ID3v2`; so a new one must have them.
+    fn hidden_fields(&self) -> Id3v2Tag {
+        let tags = match self {
+            Self::Mpeg(it) => {
+                vec![it.ape().cloned().map(Tag::from), it.id3v1().cloned().map(Tag::from)]
+            }
+            Self::Aac(it) => vec![it.id3v1().cloned().map(Tag::from)],
+            Self::Wav(it) => vec![it.riff_info().cloned().map(Tag::from)],
+            Self::Aiff(it) => vec![it.text_chunks().cloned().map(Tag::from)],
+            Self::Flac(_) | Self::Vorbis(_) | Self::Opus(_) | Self::Mp4(_) => Vec::new(),
+        };
+        merged(tags.into_iter().flatten().collect(), TagType::Id3v2).into()
+    }
+
     /// The tags, created if there are none.
     fn tag_mut_or_insert(&mut self) -> TagMut<'_> {
         if self.tag_ref().is_none() {
+            let frames = self.hidden_fields();
             match self {
                 Self::Flac(it) => drop(it.set_vorbis_comments(VorbisComments::default())),
-                Self::Mpeg(it) => drop(it.set_id3v2(Id3v2Tag::default())),
+                Self::Mpeg(it) => drop(it.set_id3v2(frames)),
                 Self::Mp4(it) => drop(it.set_ilst(Ilst::default())),
-                Self::Wav(it) => drop(it.set_id3v2(Id3v2Tag::default())),
-                Self::Aiff(it) => drop(it.set_id3v2(Id3v2Tag::default())),
-                Self::Aac(it) => drop(it.set_id3v2(Id3v2Tag::default())),
+                Self::Wav(it) => drop(it.set_id3v2(frames)),
+                Self::Aiff(it) => drop(it.set_id3v2(frames)),
+                Self::Aac(it) => drop(it.set_id3v2(frames)),
                 Self::Vorbis(_) | Self::Opus(_) => {}
             }
         }
@@ -232,6 +261,22 @@ impl TagContainer {
             Self::Aac(it) => TagMut::Frames(it.id3v2_mut()?),
         })
     }
+}
+
+/// The fields of several tags for a tag of another kind; of a field that more than one has, that of
+/// the first. Without gains, which are written anew, and without pictures.
+fn merged(tags: Vec<Tag>, kind: TagType) -> Tag {
+    let mut all = Tag::new(kind);
+    for tag in tags {
+        let known: Vec<ItemKey> = all.items().map(|item| item.key()).collect();
+        for item in tag.items() {
+            if !GAIN_KEYS.contains(&item.key()) && !known.contains(&item.key()) {
+                // A field that this kind of tag cannot have is left out.
+                let _accepted = all.push(item.clone());
+            }
+        }
+    }
+    all
 }
 
 /// The library searches far into a file for MPEG frames and finds false ones in many files; tags
@@ -276,6 +321,20 @@ fn freeform_atom(name: &'static str, text: String) -> Atom<'static> {
 fn call<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError> {
     guard(CodecLibrary::Lofty, work).unwrap_or(Err(TagError::Damaged))
 }
+
+/// Names of gains in the library.
+const GAIN_KEYS: [ItemKey; 6] = [
+    ItemKey::ReplayGainAlbumGain,
+    ItemKey::ReplayGainAlbumPeak,
+    ItemKey::ReplayGainTrackGain,
+    ItemKey::ReplayGainTrackPeak,
+    ItemKey::R128TrackGain,
+    ItemKey::R128AlbumGain,
+];
+
+/// Bytes between the tags at the beginning and the first frame: programs that shorten a tag leave
+/// its padding, which is as long as the pictures that were removed.
+const MAX_BYTES_BEFORE_AUDIO: usize = 4 * 1024 * 1024;
 
 pub(crate) const ITUNES: &str = "com.apple.iTunes";
 

@@ -11,6 +11,8 @@ use aulos_io::replace::ReplaceError;
 pub enum TagError {
     /// Tags of this format cannot be written: convert the file, or store the figures elsewhere.
     Unsupported,
+    /// The sizes in its header are wrong, and tags behind the audio would be lost: convert the file.
+    WrongSizes,
     /// Its tags are damaged, or placed where they cannot be changed: repair them with a tag editor.
     Damaged,
     /// The mode of the file or of its directory forbids writing.
@@ -70,6 +72,10 @@ impl fmt::Display for TagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported => f.write_str("tags cannot be written in this format"),
+            Self::WrongSizes => f.write_str(
+                "tags cannot be written, as the sizes in its header are wrong; convert it first, \
+                 for example with `ffmpeg -i IN -c copy OUT`",
+            ),
             Self::Damaged => f.write_str("its tags are damaged or cannot be changed in place"),
             Self::ReadOnly => f.write_str("it is read-only: check the mode of file and folder"),
             Self::Busy => f.write_str("another process is writing its tags"),

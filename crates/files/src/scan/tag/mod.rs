@@ -26,7 +26,7 @@ pub use container::TagChange;
 pub use error::TagError;
 
 use super::measure::LoudnessSummary;
-use crate::decode::{FileDecodeOptions, FileDecoder};
+use crate::decode::{FileDecodeOptions, FileDecoder, has_wrong_sizes};
 use container::TagContainer;
 
 /// The tags that a file should have.
@@ -100,6 +100,17 @@ pub fn changes(path: &Path, request: &TagRequest) -> Result<Vec<TagChange>, TagE
 /// # Errors
 /// [`TagError`]; the file is then unchanged.
 pub fn write(path: &Path, request: &TagRequest) -> Result<Vec<TagChange>, TagError> {
+    write_copy(path, request).map_err(|error| match error {
+        TagError::Unsupported | TagError::Damaged | TagError::VerifyFailed
+            if File::open(path).is_ok_and(|file| has_wrong_sizes(&file)) =>
+        {
+            TagError::WrongSizes
+        }
+        error => error,
+    })
+}
+
+fn write_copy(path: &Path, request: &TagRequest) -> Result<Vec<TagChange>, TagError> {
     let path = path.canonicalize()?;
     let mut original = open(&path)?;
     let mut container = TagContainer::read(&mut original)?;
