@@ -257,7 +257,7 @@ impl RadioTask {
         }
     }
 
-    fn record_start(&mut self, about: RadioInfo) {
+    fn record_start(&self, about: RadioInfo) {
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
         self.watch.change(|state| {
             state.phase = RadioPhase::Playing;

@@ -194,7 +194,7 @@ fn a_sender_with_another_ssrc_sequence_and_time_is_heard_without_a_hole() {
         assert_eq!((status.active, failures.late, failures.error), (Some(0), 0, 0));
         let quiet = |frames: &&[f32]| frames.iter().all(|sample| sample.abs() < 0.05);
         let windows: Vec<&[f32]> = studio.programme().chunks(40).collect();
-        let holes = windows.split(|window| !quiet(&window)).map(<[_]>::len);
+        let holes = windows.split(|window| !quiet(window)).map(<[_]>::len);
         // Five milliseconds a window.
         assert!(holes.max().unwrap_or(0) * 5 <= 60, "{delay:?}");
     }
