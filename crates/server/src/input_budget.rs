@@ -4,6 +4,7 @@
 //! hundreds of megabytes. So all connections share one budget. It counts at the socket, where a line,
 //! a message of a WebSocket and the body of a request are alike.
 
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -69,6 +70,18 @@ impl Drop for UnfinishedInput<'_> {
     fn drop(&mut self) {
         self.complete();
     }
+}
+
+/// Whether a body or a message ended because the budget was exhausted.
+pub(crate) fn is_budget_error(error: &dyn Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return error.kind() == io::ErrorKind::OutOfMemory;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// What a connection with so much unfinished input takes of the budget.

@@ -1,6 +1,7 @@
 //! Clients and groups.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use aulos_core::{ChannelMap, Rng};
 
@@ -146,6 +147,13 @@ pub struct Group {
     pub station: String,
     /// Mutes every client.
     pub muted: bool,
+}
+
+/// A group and those of its clients that are saved, in their order; at least one.
+#[derive(Clone, Debug)]
+pub(super) struct RememberedGroup {
+    pub(super) group: Arc<Group>,
+    pub(super) clients: Vec<Arc<Client>>,
 }
 
 impl Group {

@@ -6,6 +6,7 @@
 
 mod capacity;
 mod client;
+mod client_json;
 mod map;
 mod preset_calls;
 mod presets;
@@ -25,13 +26,14 @@ pub(crate) use client::clip as clip_text;
 pub use client::{
     Client, EarlierSession, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime,
 };
+pub use client_json::{ClientJson, volume_json};
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
     PresetGroups,
 };
 pub use retention::{DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
+pub use snapcast_json::GroupJson;
 pub(crate) use snapcast_json::to_json_text;
-pub use snapcast_json::{ClientJson, GroupJson, volume_json};
 pub use volume::VolumeChange;
 
 use std::collections::{HashMap, HashSet};

@@ -19,11 +19,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use super::client::SavedGroup;
-use super::client::{MAX_ID, MAX_IP, MAX_REPORTED_TEXTS, MAX_TEXT};
+use super::client::{MAX_ID, MAX_IP, MAX_REPORTED_TEXTS, MAX_TEXT, RememberedGroup};
 use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset};
 use super::saved_json::{Object, StateFileJson};
 use super::snapcast_json::GroupJson;
-use super::table::RememberedGroup;
 use super::{MAX_CLIENTS, Registry};
 
 /// Limit of added streams; each costs work on several threads and about a megabyte of buffers.

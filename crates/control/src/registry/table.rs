@@ -13,8 +13,8 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::client::{Client, EarlierSession, Group, WallTime};
-use super::snapcast_json::ClientTexts;
+use super::client::{Client, EarlierSession, Group, RememberedGroup, WallTime};
+use super::client_json::ClientTexts;
 use crate::backend::{ClientHealth, SessionId};
 
 /// The sort key of a client: its group, and its order inside the group.
@@ -58,13 +58,6 @@ impl ClientRow {
         self.texts.take();
         Arc::make_mut(&mut self.client)
     }
-}
-
-/// A group and those of its clients that are saved, in their order; at least one.
-#[derive(Clone, Debug)]
-pub(super) struct RememberedGroup {
-    pub(super) group: Arc<Group>,
-    pub(super) clients: Vec<Arc<Client>>,
 }
 
 impl ClientTable {

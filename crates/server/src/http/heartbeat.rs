@@ -9,7 +9,7 @@ use axum::extract::ws::{Message, WebSocket};
 use bytes::Bytes;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-use super::routes::is_out_of_memory;
+use crate::input_budget::is_budget_error;
 
 /// Time between two pings: two of them fit into the 60 s after which nginx and others close.
 const PING_INTERVAL: Duration = Duration::from_secs(25);
@@ -71,7 +71,7 @@ impl PingedSocket {
                         Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => {
                             return Ok(message.into_data());
                         }
-                        Some(Err(error)) if is_out_of_memory(&error) => {
+                        Some(Err(error)) if is_budget_error(&error) => {
                             return Err(SocketEnd::OutOfMemory);
                         }
                         Some(Ok(Message::Close(_)) | Err(_)) | None => {

@@ -1,7 +1,5 @@
 //! The routes, and the checks in front of them.
 
-use std::error::Error;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +36,7 @@ use super::waveform::Waveforms;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
 use super::{api, host, listen_index, websocket};
 use crate::connections::ConnectionSlots;
+use crate::input_budget::is_budget_error;
 use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
 
 /// Time limit for the body of a call.
@@ -213,7 +212,7 @@ async fn call(
     };
     let line = match read {
         Ok(line) => line,
-        Err(error) if is_out_of_memory(&error) => {
+        Err(error) if is_budget_error(&error) => {
             count(&app.control.counters.controllers_cut_memory);
             let text = "the unfinished requests of all clients exceed their memory; try again\n";
             return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
@@ -230,18 +229,6 @@ async fn call(
         Some(answer) => answer_response(&app.control, answer),
         None => StatusCode::NO_CONTENT.into_response(),
     }
-}
-
-/// Whether a body or a message ended because the unfinished input of all connections reached its limit.
-pub(super) fn is_out_of_memory(error: &axum::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return error.kind() == io::ErrorKind::OutOfMemory;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 /// A picture at Snapcast's URL.
