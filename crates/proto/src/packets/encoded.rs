@@ -342,8 +342,8 @@ mod tests {
 
     #[test]
     fn no_opening_of_synthetic_programmes_is_taken_for_a_format() {
-        // Each of three million positions of loud and of quiet noise: a rule with fewer than some 20
-        // fixed bits would be found. That the rules have 40 or more follows from their tables.
+        // Each of three million positions of loud and of quiet noise: a rule with fewer than some
+        // 20 fixed bits would be found. That the rules have 40 or more follows from their tables.
         let mut rng = Rng::new(5);
         let mut noise = vec![0; 1_000_000];
         noise.iter_mut().for_each(|byte| *byte = rng.next_u64().to_le_bytes()[3]);
@@ -360,7 +360,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_decision_does_not_depend_on_the_pieces(
-            bytes in proptest::collection::vec(prop_oneof![Just(0xff), Just(0xfb), any::<u8>()], 0..64),
+            bytes in proptest::collection::vec(
+                prop_oneof![Just(0xff), Just(0xfb), any::<u8>()],
+                0..64,
+            ),
         ) {
             let decided = (0..=bytes.len())
                 .map(|length| classify_raw_opening(&bytes[..length], SPEC, false))
