@@ -183,7 +183,7 @@ impl CertificateFiles {
             CertifiedKey::new(vec![certificate.clone()], Arc::clone(&key)).keys_match()
         };
         let mismatch = Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch));
-        if chain.first().map(is_of) != Some(mismatch.clone()) {
+        if chain.first().map(is_of) != Some(mismatch) {
             return Ok(());
         }
         let at = chain.iter().position(|certificate| is_of(certificate).is_ok());

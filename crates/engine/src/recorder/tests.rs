@@ -420,7 +420,7 @@ fn local_time_cuts_where_the_zones_offset_changes() {
             let frames = Frames(STEP as u64 * 1_000);
             let run = FrameRun { pts, frames, timeline: world.line, stall: Span::ZERO };
             world.recorder.handle_frames(run, world.wall);
-            pts = pts + frames;
+            pts += frames;
             while let Some(output) = world.recorder.poll_output() {
                 if let RecorderOutput::Open(opening) = output {
                     cuts.push(begin * 1_000 + opening.at.0 as i64);

@@ -327,20 +327,19 @@ fn too_many_connections() -> Response {
 }
 
 impl AppState {
-    /// Replaces the identity of a trusted proxy by that of its client.
-    fn identify_proxied(&self, request: &mut Request) -> Result<(), Response> {
-        let Some(identity) = request.extensions_mut().remove::<ConnectionIdentity>() else {
-            return Ok(());
-        };
+    /// Replaces the identity of a trusted proxy by that of its client; the response if that client has
+    /// too many connections.
+    fn identify_proxied(&self, request: &mut Request) -> Option<Response> {
+        let identity = request.extensions_mut().remove::<ConnectionIdentity>()?;
         let fields =
             request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         let config = self.control.config();
-        let identity = identity.behind_proxy(fields, &config.http).map_err(|_| {
+        let Ok(identity) = identity.behind_proxy(fields, &config.http) else {
             count(&self.control.counters.control_refused_same_address);
-            too_many_connections()
-        })?;
+            return Some(too_many_connections());
+        };
         request.extensions_mut().insert(identity);
-        Ok(())
+        None
     }
 
     /// The caller of a request, if it may make requests at all.
@@ -393,7 +392,7 @@ async fn redirect_listener(request: Request) -> Response {
 /// Checks host, credentials and slot of a request, and sets default headers of the response.
 async fn check_request(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
     let ours = host::has_server_host(request.headers(), &app.control.config().http.names);
-    let mut response = if let Err(refusal) = app.identify_proxied(&mut request) {
+    let mut response = if let Some(refusal) = app.identify_proxied(&mut request) {
         refusal
     } else if ours {
         match app.identify(&request) {
