@@ -49,8 +49,7 @@ impl ClientTexts {
 
     #[cfg(test)]
     pub(super) fn is_of(&self, client: &Client) -> bool {
-        to_json_text(&ClientJson::with_texts(client, self))
-            == to_json_text(&ClientJson::from(client))
+        json!(ClientJson::with_texts(client, self)) == json!(ClientJson::from(client))
     }
 }
 

@@ -117,11 +117,7 @@ pub async fn run(
             // runs.
             () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
             _ = ticks.tick() => control.tick(),
-            Some(event) = events.recv() => {
-                control.handle_event(event);
-                // A burst of Hellos must not delay the connections of others.
-                yield_now().await;
-            }
+            Some(event) = events.recv() => handle_event(&control, event).await,
             Some(()) = reload_requests.recv() => reload(&control, &supervisor),
             () = control.wait_for_task_changes() => {
                 update_listen_policy(&control.config(), &*audio, &policy_sender);
@@ -139,6 +135,12 @@ pub async fn run(
     let last_save = timeout(FINAL_SAVE_TIMEOUT, saver);
     tokio::join!(last_save, hooks.end(), history::finish(history_requests.0)).0.ok();
     Ok(())
+}
+
+/// Handles an event, and lets others run: a burst of Hellos must not delay their connections.
+async fn handle_event(control: &Control, event: AudioEvent) {
+    control.handle_event(event);
+    yield_now().await;
 }
 
 /// Joins a cluster; returns the requests of its nodes.
