@@ -214,7 +214,7 @@ fn an_unavailable_format_is_reported_with_the_available_ones() {
     // The address is ASCII, as players need it, and leads to the station.
     let list = ask(&server, "GET /listen/K%C3%BCche%20%5B1%5D.m3u HTTP/1.1");
     let address = "http://localhost:99/listen/K%C3%BCche%20%5B1%5D";
-    assert!(list.ends_with(&format!("#EXTINF:-1,Küche [1]\r\n{address}\r\n")), "{list}");
+    assert!(list.ends_with(&format!("#EXTINF:-1,Küche [1]\r\n{address}.mp3\r\n")), "{list}");
     let path = address.strip_prefix("http://localhost:99").unwrap();
     let head = ask(&server, &format!("HEAD {path} HTTP/1.1"));
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");

@@ -222,7 +222,7 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
         (&["file:///nowhere/at/all.wav"], 66, "no such file"),
         (&[&here], 65, "not an audio file of a supported format"),
         (&["process:///nowhere/at/all"], 66, "no such program: /nowhere/at/all"),
-        (&["pipe:///nowhere/at/all?mode=read"], 66, "No such file"),
+        (&["pipe:///nowhere/at/all?mode=read"], 66, "no such file"),
         (&[&format!("pipe://{text}")], 69, "the path exists but is not a FIFO"),
         (&["tcp://127.0.0.1:1?mode=client"], 69, "refused"),
         (&["-"], 66, "the source ended without any audio"),

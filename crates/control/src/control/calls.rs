@@ -57,9 +57,11 @@ impl Control {
                 None => done.result,
             };
             calls.answer(request, result, done.cost);
-            if calls.is_batch() || turn.is_some() {
+            if turn.is_some() {
                 // The turn is still held, so other tasks run before the next long call.
                 let_others_run().await;
+            } else if calls.is_batch() {
+                yield_now().await;
             }
         }
         if calls.refused() > 0 {

@@ -3,7 +3,7 @@
 //! Clients may connect by the thousand, so the full status that their connects require is rendered
 //! at a limited rate (`pending_update`). Notifications about clients are held back until then,
 //! because a controller must not get one about a client that it does not know. Changes made by a
-//! call are sent at once, unless they require the status of a large installation.
+//! call are sent at once; if they require the status of a large installation, with the next tick.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,9 @@ impl Control {
             match notice {
                 Notice::Server if is_covered => {}
                 // The call and the status together would delay others for too long.
-                Notice::Server if inner.update_pending.is_large() => inner.update_pending.want(),
+                Notice::Server if inner.update_pending.is_large() => {
+                    inner.update_pending.want_soon();
+                }
                 Notice::Server => self.send_update(inner, from),
                 part => self.send_part(inner, from, part),
             }

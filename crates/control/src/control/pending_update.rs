@@ -7,7 +7,7 @@ use super::notification::Notification;
 use super::peers::PeerId;
 use crate::registry::Notice;
 
-/// Rate of full statuses, in bytes: four times the status of a full
+/// Rate of full statuses that connecting clients cause, in bytes: four times the status of a full
 /// server.
 const STATUS_BYTES_PER_SECOND: u64 = 16 << 20;
 
@@ -41,6 +41,12 @@ impl PendingUpdate {
     /// Requests a full status.
     pub(super) const fn want(&mut self) {
         self.is_wanted = true;
+    }
+
+    /// Requests a full status with the next tick, whatever was sent before.
+    pub(super) const fn want_soon(&mut self) {
+        self.is_wanted = true;
+        self.not_before = None;
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
