@@ -53,6 +53,17 @@ fn without_input(folder: &Path, arguments: &str) -> Command {
     command
 }
 
+/// A command that does not outlive a test that fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended, unless the test has failed.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 fn write_configurations(folder: &Path) {
     let listen = ["stream", "control", "http"].map(|port| format!("{port} = \"127.0.0.1:0\"\n"));
     let station = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
@@ -103,7 +114,7 @@ fn each_signal_ends_a_long_command_that_has_no_input_and_no_output() {
     for (name, signal) in SIGNALS {
         // A server reloads its configuration instead.
         let rows = LONG.iter().filter(|(row, _)| name != "HUP" || !row.starts_with("serve"));
-        let running: Vec<(String, i32, Child)> = rows
+        let running: Vec<(String, i32, Running)> = rows
             .map(|(row, code)| {
                 let arguments = row.replace("SIGNAL", name);
                 let mut command = without_input(scratch.path(), &arguments);
@@ -111,14 +122,14 @@ fn each_signal_ends_a_long_command_that_has_no_input_and_no_output() {
                 if !["scan", "meter"].iter().any(|purpose| row.starts_with(purpose)) {
                     command.stdout(broken_output(true));
                 }
-                (arguments, *code, command.spawn().unwrap())
+                (arguments, *code, Running(command.spawn().unwrap()))
             })
             .collect();
         std::thread::sleep(Duration::from_secs(1));
         for (arguments, code, mut child) in running {
-            assert!(child.try_wait().unwrap().is_none(), "{arguments}: it goes on");
-            kill_process(Pid::from_child(&child), signal).unwrap();
-            let status = end_of(&mut child, &arguments);
+            assert!(child.0.try_wait().unwrap().is_none(), "{arguments}: it goes on");
+            kill_process(Pid::from_child(&child.0), signal).unwrap();
+            let status = end_of(&mut child.0, &arguments);
             // Those that had something to print have failed to.
             let codes = [Some(code), Some(74)];
             assert!(codes.contains(&status.code()), "{arguments}, {name}: {status}");
