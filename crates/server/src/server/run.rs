@@ -11,6 +11,8 @@ use aulos_config::ResolvedConfig;
 use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
 use aulos_control::cluster::{ClusterHandle, ClusterRequest};
 use aulos_control::{ConfigLoader, Control, HISTORY_QUEUE, HostInfo, TICK, registry_for};
+use aulos_core::Span;
+use aulos_io::SystemClock;
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, yield_now};
@@ -117,7 +119,7 @@ pub async fn run(
             // runs.
             () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
             _ = ticks.tick() => control.tick(),
-            Some(event) = events.recv() => handle_event(&control, event).await,
+            Some(event) = events.recv() => handle_events(&control, event, &mut events).await,
             Some(()) = reload_requests.recv() => reload(&control, &supervisor),
             () = control.wait_for_task_changes() => {
                 update_listen_policy(&control.config(), &*audio, &policy_sender);
@@ -137,11 +139,25 @@ pub async fn run(
     Ok(())
 }
 
-/// Handles an event, and lets others run: a burst of Hellos must not delay their connections.
-async fn handle_event(control: &Control, event: AudioEvent) {
-    control.handle_event(event);
+/// Handles an event and those behind it, for a limited time: a burst of Hellos must not delay the
+/// connections of others.
+async fn handle_events(
+    control: &Control,
+    first: AudioEvent,
+    events: &mut mpsc::Receiver<AudioEvent>,
+) {
+    let begin = SystemClock::now();
+    control.handle_event(first);
+    while SystemClock::now() - begin < EVENT_TIME
+        && let Ok(event) = events.try_recv()
+    {
+        control.handle_event(event);
+    }
     yield_now().await;
 }
+
+/// As long as a usual long call.
+const EVENT_TIME: Span = Span::from_millis(10);
 
 /// Joins a cluster; returns the requests of its nodes.
 fn join_cluster(
