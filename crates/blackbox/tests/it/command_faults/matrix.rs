@@ -109,7 +109,7 @@ fn each_signal_ends_a_long_command_that_has_no_input_and_no_output() {
     let music = scratch.join("music");
     fs::create_dir(&music).unwrap();
     write_song(&music.join("0.wav"), 300);
-    for number in 1..200 {
+    for number in 1..4_000 {
         fs::hard_link(music.join("0.wav"), music.join(format!("{number}.wav"))).unwrap();
     }
     for (name, signal) in SIGNALS {
