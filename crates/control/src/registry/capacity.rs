@@ -25,7 +25,8 @@ use crate::backend::Hello;
 /// is loaded again, finds its group as it was.
 pub const BROWSER_RETENTION: Duration = Duration::from_secs(60);
 
-/// Absent clients that are considered for being forgotten, so that each of a thousand Hellos costs little.
+/// Absent clients that are considered for being forgotten, so that each of a thousand Hellos costs
+/// little.
 const MAX_CANDIDATES: usize = 512;
 
 /// What the player of the page calls itself in its Hello.

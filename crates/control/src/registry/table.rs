@@ -148,7 +148,9 @@ impl ClientTable {
         health: ClientHealth,
         now: WallTime,
     ) -> Option<(&Client, &EarlierSession)> {
-        let client = self.clients.get_mut(self.sessions.get(&session)?)?.client_mut();
+        // Its texts stay: nothing that changes here is in them.
+        let row = self.clients.get_mut(self.sessions.get(&session)?)?;
+        let client = Arc::make_mut(&mut row.client);
         let Some(at) = client.earlier_sessions.iter().position(|one| one.session == session) else {
             client.health = Some(health);
             if let Some(ago) = health.seen_us_ago {
