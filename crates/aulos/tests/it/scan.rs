@@ -26,7 +26,7 @@ const KEYS: [&str; 15] = [
     "warnings",
 ];
 
-fn scan(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {
+pub(crate) fn scan(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_aulos"));
     let Output { status, stdout, stderr } =
         command.arg("scan").args(arguments).args(paths).stdin(Stdio::null()).output().unwrap();

@@ -3,19 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
 use crate::common::scratch;
-
-fn scan(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_aulos"));
-    let Output { status, stdout, stderr } =
-        command.arg("scan").args(arguments).args(paths).stdin(Stdio::null()).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (status.code().expect("no signal ends it"), text(stdout), text(stderr))
-}
+use crate::scan::scan;
 
 fn row(path: &Path) -> (i32, Value, String) {
     let (code, out, said) = scan(&["--json"], &[path]);
