@@ -14,6 +14,14 @@ pub fn map_large_allocations() -> bool {
     sys::map_allocations_from(LARGE)
 }
 
+/// Gives free memory back to the system, from within the heap too. Gives whether there was any.
+///
+/// Other threads that allocate wait meanwhile, some milliseconds for each hundred megabytes: for the
+/// moment after much was freed, and never for a real-time thread.
+pub fn release_free_memory() -> bool {
+    sys::release_free_memory()
+}
+
 /// Bytes of a large allocation. Below it the heap is used again and again by the same sizes; above it a
 /// call to the system is small beside what is done with the bytes.
 const LARGE: i32 = 256 << 10;

@@ -6,7 +6,11 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use aulos_io::memory::release_free_memory;
+use tokio::time::sleep;
 
 /// Unfinished input that each connection may hold beside the budget: more than an ordinary call, so
 /// that an attacker who holds the whole budget prevents long calls only.
@@ -14,6 +18,12 @@ const FREE_BYTES: usize = 16 << 10;
 
 /// Bytes of the budget: 128 of the longest lines at once.
 const BUDGET_BYTES: usize = 32 << 20;
+
+/// So much of the budget, once freed, is given back to the system.
+const MUCH: usize = 4 << 20;
+
+/// How often it is looked whether much was freed.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The budget of this process.
 pub(crate) static INPUT_BUDGET: InputBudget = InputBudget::new(BUDGET_BYTES);
@@ -23,6 +33,8 @@ pub(crate) static INPUT_BUDGET: InputBudget = InputBudget::new(BUDGET_BYTES);
 pub(crate) struct InputBudget {
     limit: usize,
     held: AtomicUsize,
+    /// Much was held since memory was released.
+    held_much: AtomicBool,
 }
 
 /// The unfinished input of one connection; returned to the budget on drop.
@@ -34,7 +46,13 @@ pub(crate) struct UnfinishedInput<'a> {
 
 impl InputBudget {
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { limit, held: AtomicUsize::new(0) }
+        Self { limit, held: AtomicUsize::new(0), held_much: AtomicBool::new(false) }
+    }
+
+    /// Whether much was held and is free now; then it is not so again until much was held again.
+    fn take_freed(&self) -> bool {
+        self.held.load(Ordering::Relaxed) < MUCH / 4
+            && self.held_much.swap(false, Ordering::Relaxed)
     }
 
     /// A connection that has received nothing.
@@ -51,12 +69,14 @@ impl UnfinishedInput<'_> {
     pub(crate) fn receive(&self, count: usize) -> io::Result<()> {
         let before = self.bytes.fetch_add(count, Ordering::Relaxed);
         let more = charge(before + count) - charge(before);
-        if more > 0
-            && self.budget.held.fetch_add(more, Ordering::Relaxed) + more > self.budget.limit
-        {
-            return Err(io::ErrorKind::OutOfMemory.into());
+        if more == 0 {
+            return Ok(());
         }
-        Ok(())
+        let held = self.budget.held.fetch_add(more, Ordering::Relaxed) + more;
+        if held >= MUCH {
+            self.budget.held_much.store(true, Ordering::Relaxed);
+        }
+        if held > self.budget.limit { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
     }
 
     /// Everything that was received is complete, and is no longer kept.
@@ -69,6 +89,17 @@ impl UnfinishedInput<'_> {
 impl Drop for UnfinishedInput<'_> {
     fn drop(&mut self) {
         self.complete();
+    }
+}
+
+/// Gives the memory of unfinished input back to the system after it was freed. Many small pieces of
+/// it lie between others, where the allocator keeps them.
+pub(crate) async fn release_freed_input() {
+    loop {
+        sleep(RELEASE_INTERVAL).await;
+        if INPUT_BUDGET.take_freed() {
+            drop(tokio::task::spawn_blocking(release_free_memory).await);
+        }
     }
 }
 
@@ -117,5 +148,18 @@ mod tests {
         next.receive(LONG).unwrap();
         drop((held, next, short));
         assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn much_that_was_freed_is_released_once() {
+        let budget = InputBudget::new(4 * MUCH);
+        let connection = budget.connection();
+        connection.receive(MUCH / 2).unwrap();
+        connection.complete();
+        assert!(!budget.take_freed());
+        connection.receive(2 * MUCH).unwrap();
+        assert!(!budget.take_freed());
+        connection.complete();
+        assert!(budget.take_freed() && !budget.take_freed());
     }
 }

@@ -16,6 +16,11 @@ pub(crate) fn map_allocations_from(_bytes: i32) -> bool {
     false
 }
 
+/// Does nothing: the allocator decides.
+pub(crate) fn release_free_memory() -> bool {
+    false
+}
+
 /// Unsupported.
 pub(crate) fn enable_zero_copy(_socket: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -27,6 +27,16 @@ pub(crate) fn map_allocations_from(bytes: i32) -> bool {
     is_set
 }
 
+/// With glibc, gives the free pages of the heap back to the system; returns whether there were any.
+pub(crate) fn release_free_memory() -> bool {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim takes a number and may be called from any thread at any time.
+    let is_released = unsafe { libc::malloc_trim(0) } == 1;
+    #[cfg(not(target_env = "gnu"))]
+    let is_released = false;
+    is_released
+}
+
 /// Allows sends from this process's memory without a copy, for calls that request it.
 pub(crate) fn enable_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)

@@ -25,8 +25,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 pub(crate) use imp::{
-    CloseWatch, enable_zero_copy, map_allocations_from, read_error, send_zero_copy,
-    set_notsent_lowat, take_inherited, tcp_account,
+    CloseWatch, enable_zero_copy, map_allocations_from, read_error, release_free_memory,
+    send_zero_copy, set_notsent_lowat, take_inherited, tcp_account,
 };
 pub(crate) use lame::{Lame, LameConfig};
 pub(crate) use libopus::{LibopusConfig, LibopusEncoder};

@@ -23,7 +23,7 @@ use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
 use crate::saver::Saver;
 use crate::systemd::{Liveness, Supervisor};
-use crate::{codec_panics, history, hook_runner, http, icecast, tcp};
+use crate::{codec_panics, history, hook_runner, http, icecast, input_budget, tcp};
 
 /// The running audio side, for [`run`].
 pub struct AudioHandles {
@@ -194,6 +194,7 @@ fn spawn_servers(
         tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
         tokio::spawn(async move { logging.write_access_log().await }),
         tokio::spawn(codec_panics::log_first_panics()),
+        tokio::spawn(input_budget::release_freed_input()),
     ];
     tasks.extend(nodes.map(|nodes| tokio::spawn(Arc::clone(control).serve_cluster(nodes))));
     Ok(tasks)

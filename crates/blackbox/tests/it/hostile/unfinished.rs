@@ -64,6 +64,9 @@ fn requests_without_an_end_have_one_limit_over_all_connections() {
         // A short call needs nothing of the budget.
         Rpc::connect(server.control).call("Server.GetRPCVersion", &json!({}));
         drop(crowd);
+        wait_for("the memory to be given back", Duration::from_secs(10), || {
+            resident().saturating_sub(before) < 16 << 20
+        });
         // A long one has room again.
         let name = "n".repeat(100 << 10);
         let answer =
