@@ -1,19 +1,43 @@
-//! A minimal HTTP client: one GET.
+//! A minimal HTTP client: one request.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Status and body of a response. The body is everything before the server closed the connection.
+/// Status and body of the response to GET. The body is everything before the server closed the
+/// connection.
+///
+/// # Errors
+/// As [`request`].
+pub fn get(server: SocketAddr, path: &str) -> io::Result<(u16, Vec<u8>)> {
+    request(server, "GET", path, b"")
+}
+
+/// Status and body of the response to a method with a body.
 ///
 /// # Errors
 /// If nothing arrives for five seconds, or the response is not HTTP.
-pub fn get(server: SocketAddr, path: &str) -> io::Result<(u16, Vec<u8>)> {
+pub fn request(
+    server: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> io::Result<(u16, Vec<u8>)> {
     let mut socket = TcpStream::connect(server)?;
     socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
+    let length = body.len();
+    write!(
+        socket,
+        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n"
+    )?;
+    // A server may refuse a body before it has read it; its response is read all the same.
+    let sent = socket.write_all(body);
     let mut answer = Vec::new();
-    socket.read_to_end(&mut answer)?;
+    let received = socket.read_to_end(&mut answer);
+    if answer.is_empty() {
+        sent.and(received)?;
+    }
     let not_http = || io::Error::new(io::ErrorKind::InvalidData, "not an HTTP answer");
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(not_http)?;
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();

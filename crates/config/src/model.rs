@@ -119,7 +119,8 @@ keys! {
         /// `plughw:` with a card. ALSA's library starts programs and writes files for some names:
         /// list only those whose meaning in ALSA's configuration is known.
         alsa_devices: Vec<String>;
-        /// Directories for `pipe:` and `file:`.
+        /// Directories for `pipe:` and `file:`. Files below them can be announced, as well as those that
+        /// were uploaded into `sounds` below the state directory.
         roots: Vec<ConfigValue<String>>;
         /// Hosts whose `http:` and `https:` URLs may be announced: `lan` (the private networks of this
         /// machine's interfaces), host names, addresses, and networks such as `192.168.1.0/24`.

@@ -70,6 +70,9 @@ impl ResolvedConfig {
                 }
             }
         }
+        let uploads = dir.join("sounds");
+        // A source URI has an absolute path.
+        self.streams.uploads = std::path::absolute(&uploads).unwrap_or(uploads);
         self.state_dir = dir;
     }
 }
@@ -168,6 +171,8 @@ pub struct StreamSettings {
     pub alsa_devices: Vec<String>,
     /// Folders for `pipe:` and `file:`.
     pub roots: Vec<PathBuf>,
+    /// The folder of the sounds that users upload, which can be announced.
+    pub uploads: PathBuf,
     /// Hosts from which announcements may be fetched.
     pub announce_hosts: Vec<HostRule>,
     /// The folder of control scripts.

@@ -18,6 +18,7 @@ pub mod history;
 pub mod normalize;
 pub mod record;
 pub mod scan;
+pub mod sounds;
 pub mod source;
 
 /// The examples of the README are tests.

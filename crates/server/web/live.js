@@ -1,10 +1,11 @@
 // The view of all stations: one look says whether all is well.
 
 import { ATTENTION, BROKEN, IDLE, recording, replacedSource, serverCondition, sourceCondition, stationCondition } from "./condition.js";
-import { count, fileName } from "./format.js";
+import { clientNames, count, fileName } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { ListenButton } from "./listen.js";
 import { Figures, Meter, MeterLegend, Metered } from "./meters.js";
+import { Volume } from "./rooms.js";
 import { ask, link, stationLink, stations, status } from "./store.js";
 import { SyncButton } from "./sync.js";
 
@@ -65,9 +66,18 @@ export function NowPlaying({ station }) {
   return html`<p class="title" title=${title}>${title || html`<span class="dim">${station.active ? `From ${station.active}` : "No source has audio"}</span>`}</p>`;
 }
 
+/** Clients whose volumes are on the card of their station; more are in Rooms only. */
+const FEW_CLIENTS = 3;
+
+/** The volumes of a station with few clients. */
+function Volumes({ clients }) {
+  const names = clientNames(clients);
+  return html`<ul class="volumes" aria-label="Volumes">${clients.map(client => html`<li key=${client.id}><span class="who">${names.get(client.id)}</span><${Volume} client=${client} name=${names.get(client.id)}/></li>`)}</ul>`;
+}
+
 function Card({ station }) {
   const { rank, text } = stationCondition(station), replaced = replacedSource(station);
-  const clients = station.clients.filter(client => client.connected).length;
+  const clients = station.clients.filter(client => client.connected);
   const { total } = station.latency_ms;
   return html`<article class="card" aria-label=${station.name}>
     <header><h2><a href=${stationLink(station.name)}>${station.name}</a></h2>
@@ -75,10 +85,11 @@ function Card({ station }) {
       <span class=${"state " + rankName(rank)}><span class="dot" aria-hidden="true"></span>${text}</span>
       <${ListenButton} station=${station.name} isSmall/><${SyncButton} station=${station.name} isSmall/></header>
     <${NowPlaying} station=${station}/>
+    ${clients.length > 0 && clients.length <= FEW_CLIENTS ? html`<${Volumes} clients=${clients}/>` : ""}
     <${Meter} station=${station}/>
     <${Figures} station=${station}/>
     <${SourceChips} station=${station}/>
-    <p class="foot dim"><span>${count(clients, "client")}${station.listeners ? `, ${count(station.listeners, "web listener")}` : ""}</span>
+    <p class="foot dim"><span>${count(clients.length, "client")}${station.listeners ? `, ${count(station.listeners, "web listener")}` : ""}</span>
       <span title=${`latency ${total} ms`}>${station.codec} ${station.spec}</span>${replaced ? html`<span class="replaced">in place of ${replaced.name}</span>` : ""}</p>
   </article>`;
 }

@@ -66,7 +66,7 @@ function MoveMenu({ client, name, group, groups }) {
   </div>`;
 }
 
-function Volume({ client, name }) {
+export function Volume({ client, name }) {
   const slider = useRef(null), touched = useRef(-Infinity), timer = useRef(0), [shown, setShown] = useState(client.config.volume.percent);
   const { percent, muted, cap } = client.config.volume;
   useEffect(() => {

@@ -8,7 +8,7 @@ import { ListenButton } from "./listen.js";
 import { NowPlaying, rankName } from "./live.js";
 import { Figures, Meter, MeterLegend, Metered } from "./meters.js";
 import { Recorder } from "./recorder.js";
-import { act, ask, link, may, say, stations, status } from "./store.js";
+import { act, ask, getJson, link, may, say, send, stations, status } from "./store.js";
 import { SyncButton } from "./sync.js";
 
 /** How often figures that are not in the meters are read. */
@@ -75,21 +75,57 @@ function Processing({ station }) {
     ${bands.length > 0 ? html`<p class="dim">Equalizer: ${bands.join(", ")}</p>` : ""}</section>`;
 }
 
-function Announcements({ station }) {
-  const uri = useRef(null), waiting = station.announcements, make = may("Aulos.Announce");
-  if (!make && waiting.length === 0) return null;
+/** The value of the selection that stands for a typed address. */
+const ADDRESS = "address";
+
+/** The choice of a sound: those of the server's folders, an upload, or the address of one. */
+function AnnounceForm({ station }) {
+  const [list, setList] = useState(null), [chosen, setChosen] = useState(""), address = useRef(null);
+  const read = wanted => getJson("api/v1/sounds").then(found => {
+    setList(found);
+    setChosen(old => wanted || old || found.sounds[0]?.uri || ADDRESS);
+  }).catch(() => { setList({ sounds: [], more: false }); setChosen(ADDRESS); });
+  useEffect(() => { read(); }, []);
   const submit = async event => {
     event.preventDefault();
-    const result = await act("Aulos.Announce", { station: station.name, uri: uri.current.value.trim() });
-    if (result) {
-      uri.current.value = "";
-      say(`The announcement is queued on ${station.name}`);
+    const uri = chosen === ADDRESS ? address.current.value.trim() : chosen;
+    if (await act("Aulos.Announce", { station: station.name, uri })) say(`The announcement is queued on ${station.name}`);
+  };
+  const upload = async event => {
+    const file = event.target.files[0];
+    if (!file) return;
+    const stored = await send("PUT", `api/v1/sounds/${encodeURIComponent(file.name)}`, file);
+    event.target.value = "";
+    if (stored) {
+      say(`${file.name} is uploaded`);
+      await read(stored.uri);
     }
   };
+  if (!list) return null;
+  const current = list.sounds.find(one => one.uri === chosen);
+  const remove = async () => {
+    if (await send("DELETE", current.url) === undefined) return;
+    setChosen("");
+    await read();
+  };
+  return html`<form class="inline" onSubmit=${submit}>
+    <label>Sound <select value=${chosen} onChange=${event => setChosen(event.target.value)}>
+      ${list.sounds.map(one => html`<option key=${one.uri} value=${one.uri}>${one.name}</option>`)}
+      <option value=${ADDRESS}>An address</option></select></label>
+    ${chosen === ADDRESS ? html`<label>Address <input ref=${address} required placeholder="URL of a sound file" autocomplete="off" spellcheck=${false}/></label>` : ""}
+    <button type="submit">Announce</button>
+    ${current?.url ? html`<button type="button" onClick=${remove}>Delete<span class="visually-hidden"> ${current.name}</span></button>` : ""}
+    <label class="button">Upload a sound<input type="file" class="visually-hidden" accept="audio/*,.flac,.opus,.caf,.mka" onChange=${upload}/></label></form>
+    ${list.more ? html`<p class="dim">The server lists ${list.sounds.length} sounds; there are more.</p>` : ""}`;
+}
+
+function Announcements({ station }) {
+  const waiting = station.announcements, make = may("Aulos.Announce");
+  if (!make && waiting.length === 0) return null;
   return html`<section class="card" aria-labelledby="announcements"><header><h2 id="announcements">Announcements</h2></header>
     <ul class="rows">${waiting.map(one => html`<li key=${one.id}><span class="about"><strong>${fileName(one.uri)}</strong> <span class="dim">${one.state}</span></span>
       ${may("Aulos.CancelAnnouncement") ? html`<button type="button" onClick=${() => act("Aulos.CancelAnnouncement", { id: one.id })}>Cancel<span class="visually-hidden"> ${fileName(one.uri)}</span></button>` : ""}</li>`)}</ul>
-    ${make ? html`<form class="inline" onSubmit=${submit}><label>Sound <input ref=${uri} required placeholder="file:///srv/sounds/gong.wav" autocomplete="off" spellcheck=${false}/></label><button type="submit">Announce</button></form>` : ""}</section>`;
+    ${make ? html`<${AnnounceForm} station=${station}/>` : ""}</section>`;
 }
 
 function Outputs({ station }) {

@@ -137,6 +137,19 @@ export async function act(method, params) {
   }
 }
 
+/** Stores or deletes something: its description, null when there is none, or undefined when it was refused. */
+export async function send(method, path, body) {
+  trouble.value = "";
+  try {
+    const response = await fetch(root + path, { method, body });
+    if (!response.ok) throw new CallError((await response.text()).trim() || `the server answers ${response.status}`);
+    return response.status === 201 ? response.json() : null;
+  } catch (error) {
+    trouble.value = error instanceof CallError ? error.message : "no connection to the server";
+    return undefined;
+  }
+}
+
 /** Calls a method for its result alone; null when there is none. */
 export const ask = (method, params) => feed.call(method, params).catch(() => null);
 

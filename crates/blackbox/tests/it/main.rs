@@ -47,6 +47,7 @@ mod page_hours;
 mod page_operation;
 mod page_pictures;
 mod page_proxy;
+mod page_sounds;
 mod page_views;
 mod pass_through;
 mod peers;

@@ -271,6 +271,8 @@ fn what_a_role_may_not_do_is_neither_shown_nor_answered() {
         ("/api/v1/diagnostics", 401),
         ("/api/v1/recordings", 401),
         ("/api/v1/recordings/hall/air/a.flac", 401),
+        ("/api/v1/sounds", 401),
+        ("/api/v1/sounds/gong.wav", 401),
     ] {
         assert_eq!(get(&server, path).0, status, "{path}");
     }

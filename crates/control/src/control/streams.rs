@@ -78,7 +78,7 @@ impl Control {
             Err(error) => return refuse(error.to_string()),
         };
         let resolved = self.config();
-        if let Some(why) = remote_refusal(&stream.uri, &resolved.streams) {
+        if let Some(why) = remote_refusal(&stream.uri, &resolved.streams, &resolved.streams.roots) {
             return refuse(why);
         }
         if inner.slot(&stream.name).is_some() {
@@ -231,8 +231,12 @@ fn check_mounts(inner: &ControlState, station: &Station) -> Result<(), RpcError>
     Ok(())
 }
 
-/// Why a call may not open this URI.
-pub(super) fn remote_refusal(uri: &Uri, allowed: &StreamSettings) -> Option<String> {
+/// Why a call may not open this URI; a path has to be below one of `roots`.
+pub(super) fn remote_refusal(
+    uri: &Uri,
+    allowed: &StreamSettings,
+    roots: &[PathBuf],
+) -> Option<String> {
     let scheme = &uri.scheme;
     if !allowed.schemes.contains(scheme) {
         return Some(format!(
@@ -242,7 +246,7 @@ pub(super) fn remote_refusal(uri: &Uri, allowed: &StreamSettings) -> Option<Stri
     }
     let is_path = matches!(scheme.as_str(), "pipe" | "file" | "sdp");
     let path = Path::new(&uri.path);
-    (is_path && !is_below(path, &allowed.roots)).then(|| {
+    (is_path && !is_below(path, roots)).then(|| {
         let folder = path.parent().unwrap_or(path).display();
         match &allowed.roots[..] {
             [] => format!(

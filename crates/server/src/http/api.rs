@@ -23,8 +23,8 @@ use serde_json::{Map, Value, json};
 
 use super::app_state::{AppState, json_response};
 use super::large_body::answer_response;
-use super::resource::{Content, Parameter, ParameterKind as Kind, Query, Resource};
-use super::{history, recordings, system};
+use super::resource::{Change, Content, Parameter, ParameterKind as Kind, Query, Resource};
+use super::{history, recordings, sounds, system};
 
 const EVENTS: &[Parameter] = &[
     Parameter {
@@ -53,6 +53,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         role: Role::Admin,
         about: "Return the keys that are set in the configuration, without secrets",
         parameters: &[],
+        changes: &[],
         contents: &[Content::Members(&[
             ("configuration", "object"),
             ("read_at", "string"),
@@ -66,6 +67,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         role: Role::Listen,
         about: "Return the reference of all keys of the configuration",
         parameters: &[],
+        changes: &[],
         contents: &[Content::Media("text/markdown", "the reference page of the configuration")],
         route: || get(async || text_response("text/markdown", aulos_config::reference())),
     },
@@ -74,6 +76,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         role: Role::Admin,
         about: "Return versions, configuration without secrets, status and events as one document",
         parameters: &[],
+        changes: &[],
         contents: &[Content::Members(&[
             ("system", "object"),
             ("configuration", "object"),
@@ -88,6 +91,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         about: "Return the newest events of the server with a query or `Accept: application/json`; \
                 otherwise stream status and levels as server-sent events",
         parameters: EVENTS,
+        changes: &[],
         contents: &[
             Content::Members(EVENT_LIST_MEMBERS),
             Content::Media("text/event-stream", "events `status` and `levels`, without an end"),
@@ -99,6 +103,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         role: Role::Listen,
         about: "Return this document",
         parameters: &[],
+        changes: &[],
         contents: &[Content::Members(&[("openapi", "string"), ("paths", "object")])],
         route: || get(async || json_response(openapi().to_owned())),
     },
@@ -107,6 +112,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         role: Role::Control,
         about: "List the complete files of recorders, the newest first",
         parameters: recordings::LIST,
+        changes: &[],
         contents: &[Content::Members(&[("recorders", "array")])],
         route: || get(recordings::list),
     },
@@ -115,6 +121,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         role: Role::Control,
         about: "Return a complete file of a recorder, or its waveform; a range of bytes can be requested",
         parameters: recordings::FILE,
+        changes: &[],
         contents: &[
             Content::Media("audio/*", "the file; with a range, a part of it"),
             Content::Members(&[
@@ -126,10 +133,32 @@ pub(super) const RESOURCES: &[Resource] = &[
         route: || get(recordings::file),
     },
     Resource {
+        path: "/api/v1/sounds",
+        role: Role::Control,
+        about: "List the sounds that can be announced, the uploaded ones first",
+        parameters: &[],
+        changes: &[],
+        contents: &[Content::Members(&[("sounds", "array"), ("more", "boolean")])],
+        route: || get(sounds::list),
+    },
+    Resource {
+        path: "/api/v1/sounds/{name}",
+        role: Role::Control,
+        about: "Return an uploaded sound",
+        parameters: sounds::SOUND,
+        changes: &[
+            Change { method: "put", about: "Store a sound, whose bytes are the body" },
+            Change { method: "delete", about: "Delete an uploaded sound" },
+        ],
+        contents: &[Content::Media("audio/*", "the file; with a range, a part of it")],
+        route: || get(sounds::file).put(sounds::store).delete(sounds::delete),
+    },
+    Resource {
         path: "/api/v1/stations/{name}/history",
         role: Role::Listen,
         about: "Return the loudness of a station over a time, in columns of points",
         parameters: history::PARAMETERS,
+        changes: &[],
         contents: &[Content::Members(&[
             ("station", "string"),
             ("now", "integer"),
@@ -149,6 +178,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         role: Role::Listen,
         about: "Return stations, their sources, levels, clients and counters, as `Aulos.GetStatus`",
         parameters: &[],
+        changes: &[],
         contents: &[Content::Members(STATUS_MEMBERS)],
         route: || get(status),
     },
@@ -158,6 +188,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         about: "Return version, uptime, threads, memory, connections and counters; at most a \
                 second old",
         parameters: &[],
+        changes: &[],
         contents: &[Content::Members(&[
             ("version", "string"),
             ("host", "object"),
@@ -191,16 +222,14 @@ fn openapi() -> &'static str {
 }
 
 fn openapi_document() -> Value {
-    let paths = RESOURCES
-        .iter()
-        .map(|one| (one.path.replace("{*", "{"), json!({ "get": one.openapi_operation() })));
+    let paths = RESOURCES.iter().map(|one| (one.path.replace("{*", "{"), one.openapi_operations()));
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "aulos",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Resources that are read. Changes are made by the control API, which \
-                            /openrpc.json describes. `x-role` is the role that a resource requires.",
+            "description": "Resources that are read, and sounds that are stored. Other changes are made by \
+                            the control API, which /openrpc.json describes. `x-role` is the role that a resource requires.",
         },
         // Relative to this document, so that a path prefix of a reverse proxy is kept.
         "servers": [{ "url": "../.." }],

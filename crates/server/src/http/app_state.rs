@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
 use super::pages::FileServer;
+use super::sounds::Sounds;
 use super::system_probe::SystemProbe;
 use super::waveform::Waveforms;
 use super::web::WebFiles;
@@ -23,6 +24,7 @@ pub(super) struct AppState {
     pub(super) system: SystemProbe,
     pub(super) recordings: FileServer,
     pub(super) waveforms: Waveforms,
+    pub(super) sounds: Sounds,
     pub(super) sink: Arc<dyn ListenSink>,
     /// Slots for controllers behind a WebSocket, which leave the slots of HTTP.
     pub(super) sockets: ConnectionSlots,

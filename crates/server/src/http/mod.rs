@@ -22,6 +22,7 @@ mod recordings;
 mod resource;
 mod routes;
 mod socket;
+mod sounds;
 mod subscription;
 mod system;
 mod system_probe;

@@ -20,7 +20,17 @@ pub(super) struct Resource {
     pub(super) about: &'static str,
     pub(super) parameters: &'static [Parameter],
     pub(super) contents: &'static [Content],
+    pub(super) changes: &'static [Change],
     pub(super) route: fn() -> MethodRouter<AppState>,
+}
+
+/// A method by which a resource is changed. It requires the role of the resource.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// In lower case.
+    pub(super) method: &'static str,
+    /// An imperative without a full stop.
+    pub(super) about: &'static str,
 }
 
 /// A parameter of a resource, in its path or in the query.
@@ -162,14 +172,20 @@ impl Content {
 }
 
 impl Resource {
-    pub(super) fn openapi_operation(&self) -> Value {
-        let name = self.path.trim_start_matches("/api/v1/");
-        let words =
-            name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    pub(super) fn openapi_operations(&self) -> Value {
+        let mut operations = Map::new();
+        operations.insert("get".to_owned(), self.openapi_read());
+        for change in self.changes {
+            operations.insert(change.method.to_owned(), self.openapi_change(change));
+        }
+        operations.into()
+    }
+
+    fn openapi_read(&self) -> Value {
         let contents: Map<_, _> = self.contents.iter().map(Content::openapi).collect();
         let mut responses = json!({
             "200": { "description": "OK", "content": contents },
-            "401": { "description": "the role of the caller is not sufficient; a login is required" },
+            "401": { "description": ROLE_REFUSAL },
         });
         if self.parameters.iter().any(|one| !one.is_in_path()) {
             let about = "the query has an unknown parameter or a wrong value";
@@ -180,12 +196,36 @@ impl Resource {
             responses["404"] = json!({ "description": "there is none of this name" });
             responses["416"] = json!({ "description": "the range is behind the end" });
         }
+        self.openapi_operation(&self.operation_id(), self.about, &responses)
+    }
+
+    fn openapi_change(&self, change: &Change) -> Value {
+        let responses = json!({
+            "2XX": { "description": "done" },
+            "401": { "description": ROLE_REFUSAL },
+            "4XX": { "description": "the body says why it was refused" },
+            "5XX": { "description": "the body says what the server lacks" },
+        });
+        let id = format!("{}_{}", change.method, self.operation_id());
+        self.openapi_operation(&id, change.about, &responses)
+    }
+
+    fn operation_id(&self) -> String {
+        let name = self.path.trim_start_matches("/api/v1/");
+        let words =
+            name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join("_")
+    }
+
+    fn openapi_operation(&self, id: &str, about: &str, responses: &Value) -> Value {
         json!({
-            "operationId": words.collect::<Vec<_>>().join("_"),
-            "summary": self.about,
+            "operationId": id,
+            "summary": about,
             "x-role": self.role.name(),
             "parameters": self.parameters.iter().map(Parameter::openapi).collect::<Vec<_>>(),
             "responses": responses,
         })
     }
 }
+
+const ROLE_REFUSAL: &str = "the role of the caller is not sufficient; a login is required";

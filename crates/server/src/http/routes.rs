@@ -31,6 +31,7 @@ use super::large_body::answer_response;
 use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
+use super::sounds::Sounds;
 use super::system_probe::SystemProbe;
 use super::waveform::Waveforms;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
@@ -74,6 +75,7 @@ pub(super) fn router(
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
     let web = WebFiles::new(std::env::var_os(WEB_DIR_VARIABLE).map(Into::into));
     let recordings = FileServer::new("the folder of a recorder", Arc::clone(&control));
+    let sounds = Sounds::new(FileServer::new("the folder of sounds", Arc::clone(&control)));
     let system = SystemProbe::default();
     let control_state = Arc::clone(&control);
     let waveforms = Waveforms::default();
@@ -83,6 +85,7 @@ pub(super) fn router(
         system,
         recordings,
         waveforms,
+        sounds,
         sink,
         sockets,
         web,
@@ -365,7 +368,7 @@ impl AppState {
         Some((StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close")], text).into_response())
     }
 
-    fn refuse_cross_site(&self, headers: &HeaderMap) -> Option<Response> {
+    pub(super) fn refuse_cross_site(&self, headers: &HeaderMap) -> Option<Response> {
         let resolved = self.control.config();
         host::is_cross_site(headers, &resolved.http.names).then(|| {
             count(&self.control.counters.http_cross_site);

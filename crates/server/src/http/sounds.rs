@@ -1,0 +1,181 @@
+//! The sounds that can be announced: a list, each uploaded sound, its upload and its deletion.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aulos_control::{Caller, count};
+use aulos_files::sounds::{
+    MAX_SOUND, Sound, StoreError, delete_sound, list_sounds, open_sound, store_sound,
+};
+use aulos_proto::uri::{percent_encode, percent_encode_url};
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::app_state::{AppState, json_response};
+use super::pages::{FileRequest, FileServer, PageError};
+use super::resource::{Parameter, ParameterKind};
+use crate::input_budget::is_budget_error;
+
+/// The parameters of an uploaded sound.
+pub(super) const SOUND: &[Parameter] = &[Parameter {
+    name: "name",
+    kind: ParameterKind::Path,
+    about: "the name of an uploaded sound",
+}];
+
+/// Time limit for the bytes of an upload: the longest over two megabits a second, twice.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The folders of sounds, and the turn of uploads.
+#[derive(Clone)]
+pub(super) struct Sounds {
+    files: FileServer,
+    /// One upload at a time is in memory.
+    uploads: Arc<Semaphore>,
+}
+
+impl Sounds {
+    pub(super) fn new(files: FileServer) -> Self {
+        Self { files, uploads: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+/// `GET /api/v1/sounds`.
+pub(super) async fn list(State(app): State<AppState>) -> Response {
+    let allowed = app.control.config().streams.clone();
+    let found = app.sounds.files.run(move || Ok(list_sounds(&allowed.roots, &allowed.uploads)));
+    match found.await {
+        Ok(list) => {
+            let sounds: Vec<Value> = list.sounds.iter().map(sound_json).collect();
+            json_response(json!({ "sounds": sounds, "more": list.is_more }).to_string())
+        }
+        Err(error) => app.sounds.files.error_response(&error),
+    }
+}
+
+fn sound_json(sound: &Sound) -> Value {
+    let url = format!("api/v1/sounds/{}", percent_encode_url(&sound.name));
+    json!({
+        "name": sound.name,
+        "uri": format!("file://{}", percent_encode(&sound.path.to_string_lossy())),
+        "bytes": sound.bytes,
+        // Relative to the page, so that a path prefix of a reverse proxy is kept.
+        "url": sound.is_uploaded.then_some(url),
+    })
+}
+
+/// `GET /api/v1/sounds/NAME`.
+pub(super) async fn file(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
+    let folder = uploads(&app);
+    let wanted = FileRequest::new(&request, PathBuf::from(name), false);
+    drop(request);
+    let open = move |path: &std::path::Path| open_sound(&folder, &path.to_string_lossy());
+    app.sounds.files.serve(wanted, open).await
+}
+
+/// `PUT /api/v1/sounds/NAME`.
+pub(super) async fn store(
+    State(app): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    if let Some(refusal) = app.refuse_cross_site(&headers) {
+        return refusal;
+    }
+    let Ok(_turn) = app.sounds.uploads.try_acquire() else {
+        return refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "another sound is being uploaded; try again",
+        );
+    };
+    let bytes = match read_upload(&app, body).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return refusal,
+    };
+    let folder = uploads(&app);
+    let stored_name = name.clone();
+    // A refusal is no failure of the disk.
+    let stored = app.sounds.files.run(move || match store_sound(&folder, &name, &bytes) {
+        Err(StoreError::Io(error)) => Err(error),
+        stored => Ok(stored.map(|path| (path, bytes.len() as u64))),
+    });
+    match stored.await {
+        Ok(Ok((path, bytes))) => {
+            tracing::info!(name = %stored_name, from = %caller.from, "sound uploaded");
+            let sound = Sound { name: stored_name, path, bytes, is_uploaded: true };
+            (StatusCode::CREATED, json_response(sound_json(&sound).to_string())).into_response()
+        }
+        Ok(Err(error)) => {
+            let status = match error {
+                StoreError::Name => StatusCode::BAD_REQUEST,
+                StoreError::Exists => StatusCode::CONFLICT,
+                StoreError::Full => StatusCode::INSUFFICIENT_STORAGE,
+                StoreError::Unreadable(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                StoreError::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refusal(status, &error.to_string())
+        }
+        Err(PageError::Io(error)) => {
+            tracing::warn!(%error, "an uploaded sound cannot be written");
+            refusal(StatusCode::INSUFFICIENT_STORAGE, &StoreError::Io(error).to_string())
+        }
+        Err(error) => app.sounds.files.error_response(&error),
+    }
+}
+
+async fn read_upload(app: &AppState, body: Body) -> Result<Bytes, Response> {
+    match timeout(UPLOAD_TIMEOUT, axum::body::to_bytes(body, MAX_SOUND)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_budget_error(&error) => {
+            count(&app.control.counters.controllers_cut_memory);
+            let text = "the unfinished requests of all clients exceed their memory; try again";
+            Err(refusal(StatusCode::SERVICE_UNAVAILABLE, text))
+        }
+        Ok(Err(_)) => {
+            let text = format!("a sound has at most {MAX_SOUND} bytes");
+            Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &text))
+        }
+        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the sound did not arrive in time")),
+    }
+}
+
+/// `DELETE /api/v1/sounds/NAME`.
+pub(super) async fn delete(
+    State(app): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(refusal) = app.refuse_cross_site(&headers) {
+        return refusal;
+    }
+    let (folder, deleted) = (uploads(&app), name.clone());
+    match app.sounds.files.run(move || delete_sound(&folder, &name)).await {
+        Ok(()) => {
+            tracing::info!(name = %deleted, from = %caller.from, "sound deleted");
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(error) => app.sounds.files.error_response(&error),
+    }
+}
+
+fn uploads(app: &AppState) -> PathBuf {
+    app.control.config().streams.uploads.clone()
+}
+
+fn refusal(status: StatusCode, text: &str) -> Response {
+    (status, format!("{text}\n")).into_response()
+}
