@@ -89,7 +89,7 @@ impl Span {
     /// Seconds as a float, for displays and filters; never for media time.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "for people and filters")]
-    pub fn as_secs_f64(self) -> f64 {
+    pub const fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-9
     }
 

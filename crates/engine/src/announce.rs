@@ -31,7 +31,7 @@ use crate::source::Source;
 pub const MAX_QUEUE: usize = 8;
 /// Maximum length of an announcement; a longer one is faded out at this point.
 pub const MAX_LENGTH: Span = Span::from_secs(300);
-/// Duration of the duck ramp, down and up.
+/// Duration of the ramp by which the programme is ducked.
 pub const DUCK_TIME: Span = Span::from_millis(200);
 /// Fade-out time of a cancelled announcement.
 pub const FADE_OUT_TIME: Span = Span::from_millis(50);
@@ -39,6 +39,23 @@ pub const FADE_OUT_TIME: Span = Span::from_millis(50);
 pub const MAX_START_WAIT: Span = Span::from_secs(12);
 /// Maximum interruption in the middle of an announcement.
 pub const MAX_STALL: Span = Span::from_secs(4);
+
+/// How the programme is ducked for an announcement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ducking {
+    /// Gain of the programme meanwhile; clamped to [`MIN_DUCK`] and [`MAX_DUCK`].
+    pub gain: Db,
+    /// Duration of the ramp by which the programme returns; at most [`MAX_RELEASE`].
+    pub release: Span,
+}
+
+impl Ducking {
+    /// A gain, and the default release.
+    #[must_use]
+    pub const fn by(gain: Db) -> Self {
+        Self { gain, release: DEFAULT_RELEASE }
+    }
+}
 
 /// A state change of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,19 +142,23 @@ impl AnnouncementQueue {
         self.starts_at = time;
     }
 
-    /// Appends an announcement. `duck` is the gain of the programme while it plays, clamped to
-    /// [`MIN_DUCK`] and [`MAX_DUCK`]. The source must be finite and paced on demand
+    /// Appends an announcement. The source must be finite and paced on demand
     /// ([`Pacing::OnDemand`](crate::source::Pacing::OnDemand)).
     ///
     /// # Errors
     /// [`QueueFull`].
-    pub fn add(&mut self, id: u64, source: Box<dyn Source>, duck: Db) -> Result<(), QueueFull> {
+    pub fn add(
+        &mut self,
+        id: u64,
+        source: Box<dyn Source>,
+        ducking: Ducking,
+    ) -> Result<(), QueueFull> {
         if self.queued.len() + self.in_mixer.len() >= MAX_QUEUE {
             return Err(QueueFull);
         }
         // An announcement is not delayed; decoded audio waits in the source's ring.
         let config = input::Config { buffer: Span::ZERO, ..input::Config::default() };
-        let duck = Db::new(duck.get().clamp(MAX_DUCK.get(), MIN_DUCK.get()));
+        let duck = Db::new(ducking.gain.get().clamp(MAX_DUCK.get(), MIN_DUCK.get()));
         let limiter = self.ceiling.map(|ceiling| {
             let ceiling = Db::new(ceiling.get() + headroom(duck).get());
             Limiter::new(self.rate, self.layout, ceiling)
@@ -149,6 +170,7 @@ impl AnnouncementQueue {
             id,
             input: Input::new(source, self.rate, self.layout, config),
             duck,
+            release: self.rate.frames(ducking.release.clamp(Span::ZERO, MAX_RELEASE)),
             gain: 1.0,
             remaining: self.rate.frames(MAX_LENGTH),
             stalled: Frames::ZERO,
@@ -446,7 +468,7 @@ impl AnnouncementMixer {
         report: &mut impl FnMut(MixerReport),
     ) {
         if self.next.is_empty() {
-            self.duck.ramp_to(1.0, self.rate.frames(DUCK_TIME));
+            self.duck.ramp_to(1.0, announcement.release);
         }
         self.stage = MixerState::Idle;
         report(MixerReport::Ended(announcement, cause));
@@ -460,6 +482,8 @@ pub(crate) struct Announcement {
     input: Input,
     /// Gain of the programme while it plays.
     duck: f32,
+    /// Length of the ramp by which the programme returns.
+    release: Frames,
     /// Its own gain, without the headroom for the programme.
     gain: f32,
     /// Frames until [`MAX_LENGTH`].
@@ -582,6 +606,11 @@ pub const MAX_ANNOUNCEMENT_GAIN: Db = Db::new(40.0);
 pub const MAX_DUCK: Db = Db::new(-60.0);
 /// See [`MAX_DUCK`].
 pub const MIN_DUCK: Db = Db::new(-6.0);
+/// Default time in which the programme returns: a pause for breath, after which music sets in again
+/// unhurried.
+pub const DEFAULT_RELEASE: Span = Span::from_secs(1);
+/// The longest time in which it returns.
+pub const MAX_RELEASE: Span = Span::from_secs(10);
 /// Default ducking: music remains audible as music, and speech is intelligible.
 pub const DEFAULT_DUCK: Db = Db::new(-15.0);
 

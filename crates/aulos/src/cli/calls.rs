@@ -83,6 +83,9 @@ pub(super) struct AnnounceArgs {
     /// Gain of the programme meanwhile, in dB [default: that of `Aulos.Announce`]
     #[arg(long, value_name = "DB", allow_negative_numbers = true)]
     duck_db: Option<f64>,
+    /// Time in which the programme returns to its level, in seconds, up to 10 [default: 1]
+    #[arg(long, value_name = "SECONDS")]
+    release_s: Option<f64>,
     /// Gain of the announcement, in dB [default: 0]
     #[arg(long, value_name = "DB", allow_negative_numbers = true)]
     gain_db: Option<f64>,
@@ -115,6 +118,7 @@ pub(super) fn announce(args: &AnnounceArgs) -> Result<Exit, Failure> {
         ("group", args.group.as_ref().map(|id| json!(id))),
         ("client", args.client.as_ref().map(|id| json!(id))),
         ("duck_db", args.duck_db.map(|gain| json!(gain))),
+        ("release_s", args.release_s.map(|seconds| json!(seconds))),
         ("gain_db", args.gain_db.map(|gain| json!(gain))),
         ("volume", args.volume.map(|percent| json!(percent))),
         ("loudness_lufs", args.loudness_lufs.map(|loudness| json!(loudness))),

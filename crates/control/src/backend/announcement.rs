@@ -2,6 +2,7 @@
 
 use aulos_config::SourceConfig;
 use aulos_core::{ChannelMap, Db, Lufs};
+use aulos_engine::announce::Ducking;
 use aulos_proto::http::HttpUrl;
 use aulos_session::radio::HostRule;
 
@@ -16,8 +17,8 @@ pub struct Announcement {
     pub target: AnnouncementTarget,
     /// Its sound.
     pub source: AnnouncementSource,
-    /// Gain of the programme while it plays.
-    pub duck: Db,
+    /// What it does to the programme.
+    pub ducking: Ducking,
     /// Additional gain of the announcement, on top of the one that matches the station's loudness.
     pub gain: Db,
     /// Whether to match the loudness of a normalized station.

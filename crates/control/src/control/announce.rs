@@ -1,18 +1,20 @@
 //! Announcements: playing a sound over a station's programme, their queue and their notifications.
 //!
 //! Only a file below the folders of `[streams] roots` can be announced, the same files that can be
-//! added as a stream, or a URL of the hosts in `[streams] announce_hosts`: a call must not read
+//! added as a stream, or an uploaded one, or a URL of the hosts in `[streams] announce_hosts`: a call must not read
 //! anything else. The path of a URL is a secret that gives access to what it names (a speech service
 //! puts a token into it), so it appears neither in the status nor in notifications.
 
 use aulos_config::StreamSettings;
 use aulos_core::{ChannelMap, Db, Lufs};
+use aulos_engine::announce::Ducking;
 use aulos_proto::http::HttpUrl;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
 use super::announcement_list::AnnouncementEntry;
 use super::context::{CallContext, unknown_name};
+use super::fallback::seconds;
 use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
 use super::streams::remote_refusal;
@@ -30,7 +32,8 @@ pub(super) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     let allowed = &context.control.config().streams;
     let (source, uri) = announced_source(params.text("uri")?, allowed)
         .map_err(|why| RpcError::invalid_params(&why))?;
-    let duck = Db::new(params.number("duck_db")?);
+    let release = seconds(params.number("release_s")?);
+    let ducking = Ducking { gain: Db::new(params.number("duck_db")?), release };
     let gain = Db::new(params.number("gain_db")? + volume_gain(params.number("volume")?).get());
     let normalize = params.bool("normalize")?;
     let loudness = params.optional_number("loudness_lufs")?.map(Lufs::new);
@@ -42,13 +45,13 @@ pub(super) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     let (id, before) = (all.last + 1, all.count(number, &target));
     let own = target.clone();
     let announcement =
-        Announcement { id, target: own, source, duck, gain, normalize, loudness, key };
+        Announcement { id, target: own, source, ducking, gain, normalize, loudness, key };
     let of_target = |number, target: &_| sessions(registry, number, target);
     let announced = context.control.backend.announce(number, &announcement, &of_target);
     announced.map_err(internal_error)?;
     all.last = id;
     let shown = station.clone();
-    let entry = AnnouncementEntry { id, station, target, number, uri, duck, is_playing: false };
+    let entry = AnnouncementEntry { id, station, target, number, uri, ducking, is_playing: false };
     all.list.push(entry);
     context.control.bump_revision();
     Ok(json!({ "id": id, "station": shown, "before": before }))
@@ -73,10 +76,11 @@ fn announced_source(
         return Ok((AnnouncementSource::Url(url, allowed.announce_hosts.clone()), shown));
     }
     let mut source = aulos_config::parse_announcement(uri)?;
-    if let Some(why) = remote_refusal(&source.uri, allowed) {
+    let roots = [&allowed.roots[..], std::slice::from_ref(&allowed.uploads)].concat();
+    if let Some(why) = remote_refusal(&source.uri, allowed, &roots) {
         return Err(why);
     }
-    source.config.confine(&allowed.roots);
+    source.config.confine(&roots);
     Ok((AnnouncementSource::File(source.config), uri.to_owned()))
 }
 

@@ -1,6 +1,6 @@
 //! The announcements that have not ended.
 
-use aulos_core::Db;
+use aulos_engine::announce::Ducking;
 use serde_json::{Value, json};
 
 use crate::backend::AnnouncementTarget;
@@ -19,7 +19,7 @@ pub(super) struct AnnouncementEntry {
     pub(super) target: AnnouncementTarget,
     pub(super) number: usize,
     pub(super) uri: String,
-    pub(super) duck: Db,
+    pub(super) ducking: Ducking,
     pub(super) is_playing: bool,
 }
 
@@ -56,7 +56,8 @@ impl AnnouncementList {
                 "group": entry.group(),
                 "client": entry.client(),
                 "uri": entry.uri,
-                "duck_db": entry.duck.get(),
+                "duck_db": entry.ducking.gain.get(),
+                "release_s": entry.ducking.release.as_secs_f64(),
                 "state": if entry.is_playing { "playing" } else { "waiting" },
             })
         })

@@ -55,7 +55,7 @@ fn parse_source(sources: &[StationSource], params: &Params<'_>) -> Result<Option
 
 /// Seconds of a parameter whose range is far below 2^63 nanoseconds.
 #[allow(clippy::cast_possible_truncation, reason = "see above")]
-fn seconds(seconds: f64) -> Span {
+pub(super) fn seconds(seconds: f64) -> Span {
     Span::from_nanos((seconds * 1e9) as i64)
 }
 

@@ -11,7 +11,7 @@ use aulos_core::{
 use aulos_dsp::equalizer::{EqualizerBand, FilterType};
 use aulos_dsp::normalize::{LookAhead, Settings};
 use aulos_dsp::silence;
-use aulos_engine::announce::{self, DEFAULT_DUCK, QueueEvent};
+use aulos_engine::announce::{self, DEFAULT_DUCK, Ducking, QueueEvent};
 use aulos_engine::encode::make_encoder;
 use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
 use aulos_engine::generate::{Demo, LoopSource};
@@ -384,7 +384,7 @@ fn announcements_and_calls(overlays: Option<Codec>) -> (u64, u64) {
                     Some(overlay) => world.handle.overlay_announcements(overlay).expect("attached"),
                     None => world.handle.announcements(),
                 };
-                queue.add(id, source, DEFAULT_DUCK).expect("room");
+                queue.add(id, source, Ducking::by(DEFAULT_DUCK)).expect("room");
             }
         }
         if step % 500 == 120 {

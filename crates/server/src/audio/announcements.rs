@@ -84,7 +84,7 @@ impl StationAnnouncements {
         handle: &mut StationHandle,
         threads: &mut SoundThreads<'_>,
     ) -> Result<(), String> {
-        let Announcement { id, duck, gain, ref key, .. } = *announcement;
+        let Announcement { id, ducking, gain, ref key, .. } = *announcement;
         let is_replaced = |one: &QueuedSound| {
             key.is_some() && !one.has_begun && one.overlay == overlay && one.key == *key
         };
@@ -104,10 +104,11 @@ impl StationAnnouncements {
         }
         let source = Box::new(RingSource::new(items, Pacing::OnDemand));
         let queue = queue(handle, overlay)?;
-        queue.add(id, source, duck).map_err(|full| full.to_string())?;
+        queue.add(id, source, ducking).map_err(|full| full.to_string())?;
         match matching.zip(loudness) {
             Some(((target, ceiling), loudness)) => {
                 queue.hold(id);
+                let duck = ducking.gain;
                 let pending = PendingGain { id, overlay, duck, gain, target, ceiling, loudness };
                 self.pending.push(pending);
             }
@@ -216,7 +217,7 @@ fn matching(
     normalize: Option<&Settings>,
     is_overlay: bool,
 ) -> Option<(Lufs, Db)> {
-    let share = headroom(announcement.duck).get();
+    let share = headroom(announcement.ducking.gain).get();
     let own = normalize.filter(|_| announcement.normalize).map(|settings| settings.target);
     let target = announcement.loudness.or(own)?;
     let ceiling = normalize.map_or_else(

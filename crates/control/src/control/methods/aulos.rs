@@ -1,6 +1,6 @@
 //! The methods that Snapcast does not have.
 
-use aulos_engine::announce::{DEFAULT_DUCK, MAX_DUCK, MIN_DUCK};
+use aulos_engine::announce::{DEFAULT_DUCK, DEFAULT_RELEASE, MAX_DUCK, MAX_RELEASE, MIN_DUCK};
 use aulos_engine::recorder::MAX_PRE_ROLL;
 use serde_json::json;
 
@@ -366,6 +366,12 @@ pub(super) const ANNOUNCEMENTS: &[Method] = &[
             ParamType::Number { min: MAX_DUCK.get(), max: MIN_DUCK.get() },
             Presence::Number(DEFAULT_DUCK.get()),
             "the gain of the programme meanwhile, in decibels",
+        ),
+        Param::default(
+            "release_s",
+            ParamType::Seconds { min: 0.0, max: MAX_RELEASE.as_secs_f64() },
+            Presence::Number(DEFAULT_RELEASE.as_secs_f64()),
+            "how long the programme takes to return to its level, in seconds",
         ),
         Param::default(
             "gain_db",

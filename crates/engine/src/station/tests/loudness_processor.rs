@@ -4,7 +4,7 @@ use aulos_dsp::equalizer::{EqualizerBand, FilterType};
 use aulos_dsp::normalize::{LookAhead, Settings};
 
 use super::*;
-use crate::announce::DEFAULT_DUCK;
+use crate::announce::{DEFAULT_DUCK, Ducking};
 use crate::loudness_processor::NormalizerConfig;
 use crate::output_bus::StationTap;
 
@@ -189,7 +189,11 @@ fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
             // Above full scale, as in a bad file.
             let square = |frame: u64| if (frame / 40).is_multiple_of(2) { 1.4 } else { -1.4 };
             let bell = FunctionSource { frame: 0, until: 48_000, of: square };
-            world.handle.announcements().add(id, Box::new(bell), Db::new(-6.0)).unwrap();
+            world
+                .handle
+                .announcements()
+                .add(id, Box::new(bell), Ducking::by(Db::new(-6.0)))
+                .unwrap();
         }
         for _ in 0..60 {
             world.handle.handle_timeout(world.now, |_| {});
@@ -340,7 +344,7 @@ fn another_station_gets_the_normalized_programme_its_end_and_no_announcement() {
     for step in 0..100 {
         if step == 40 {
             let bell = FunctionSource { frame: 0, until: 9_600, of: |_| 0.9 };
-            world.handle.announcements().add(1, Box::new(bell), DEFAULT_DUCK).unwrap();
+            world.handle.announcements().add(1, Box::new(bell), Ducking::by(DEFAULT_DUCK)).unwrap();
         }
         world.handle.handle_timeout(world.now, |_| {});
         world.run(100);

@@ -2,7 +2,7 @@
 
 use super::announce::{ConstantSource, HalfScaleSource, announcement_source, envelope};
 use super::*;
-use crate::announce::{DEFAULT_DUCK, EndReason, QueueEvent};
+use crate::announce::{DEFAULT_DUCK, Ducking, EndReason, QueueEvent};
 use crate::loudness_processor::NormalizerConfig;
 use crate::output_bus::TooManyOutputs;
 use crate::overlay::{MAX_OVERLAYS, Overlay};
@@ -48,7 +48,7 @@ impl OverlayHarness {
 
     fn announce(&mut self, id: u64, source: Box<dyn Source>, gain: Db) {
         let queue = self.world.handle.overlay_announcements(self.overlay).expect("attached");
-        queue.add(id, source, DEFAULT_DUCK).expect("room");
+        queue.add(id, source, Ducking::by(DEFAULT_DUCK)).expect("room");
         queue.set_gain(id, gain);
     }
 
@@ -98,25 +98,26 @@ fn an_overlay_has_the_times_and_outside_an_announcement_the_samples_of_its_stati
     let (before, mixed) = one.run(500);
     assert_eq!((times(&before), bits(&samples(&before))), (times(&mixed), bits(&samples(&mixed))));
     one.announce(1, announcement_source(0.3, 100), Db::ZERO);
-    let (own, mixed) = one.run(1_000);
+    let (own, mixed) = one.run(2_000);
     assert_eq!(times(&own), times(&mixed));
     let (own, mixed) = (samples(&own), samples(&mixed));
     let differs = |at: &usize| own[*at].to_bits() != mixed[*at].to_bits();
     let last = (0..own.len()).rev().find(differs).unwrap();
-    // 100 ms of signal, the delays of its resampler and its limiter, and 200 ms on either side.
-    assert!((24_200..24_500).contains(&last), "{last}");
+    // 100 ms of signal, the delays of its resampler and its limiter, 200 ms before and a second
+    // after it.
+    assert!((62_600..62_900).contains(&last), "{last}");
     assert_eq!(one.events, [QueueEvent::Began(1), QueueEvent::Ended(1, EndReason::Played)]);
     let (after, mixed) = one.run(500);
     assert_eq!(bits(&samples(&after)), bits(&samples(&mixed)));
     let all = [samples(&before), own, samples(&after)].concat();
-    assert_eq!(bits(&all), bits(&twin.run(2_000)), "the station's own clients hear no difference");
+    assert_eq!(bits(&all), bits(&twin.run(3_000)), "the station's own clients hear no difference");
 }
 
 #[test]
 fn an_announcement_plays_whole_over_the_ducked_programme() {
     let mut one = OverlayHarness::new(Box::new(HalfScaleSource));
     one.announce(7, announcement_source(0.8, 500), Db::ZERO);
-    let (_, mixed) = one.run(2_000);
+    let (_, mixed) = one.run(2_500);
     let duck = 10f64.powf(-15.0 / 20.0);
     let (down, lag) = (9_600, latency() + 240);
     let (said, up) = (down + lag, down + lag + 24_000);
@@ -126,10 +127,10 @@ fn an_announcement_plays_whole_over_the_ducked_programme() {
             continue;
         }
         let expected = match frame {
-            _ if frame < down => 0.5 * envelope(1.0, duck, frame),
+            _ if frame < down => 0.5 * envelope(1.0, duck, frame, 9_600),
             _ if frame < said => 0.5 * duck,
             _ if frame < up => 0.5 * duck + 0.8 * (1.0 - duck),
-            _ if frame < up + 9_600 => 0.5 * envelope(duck, 1.0, frame - up),
+            _ if frame < up + 48_000 => 0.5 * envelope(duck, 1.0, frame - up, 48_000),
             _ => 0.5,
         };
         assert!((f64::from(sample) - expected).abs() < 1e-6, "{frame}: {sample}, {expected}");

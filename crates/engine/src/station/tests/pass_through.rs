@@ -6,7 +6,7 @@ use aulos_core::Ppm;
 
 use super::announce::announcement_source;
 use super::*;
-use crate::announce::DEFAULT_DUCK;
+use crate::announce::{DEFAULT_DUCK, Ducking};
 use crate::ready_chunk::{PassThroughState, ReadyChunkSink, ready_chunks};
 
 const BUFFER: Span = Span::from_millis(100);
@@ -191,7 +191,7 @@ fn whatever_alters_the_samples_is_encoded_at_the_same_time_of_the_content() {
         let mut world = PassWorld::new(Span::from_millis(phase), drift, 960);
         world.run(40_000);
         let source = announcement_source(0.0, 500);
-        world.world.handle.announcements().add(1, source, DEFAULT_DUCK).unwrap();
+        world.world.handle.announcements().add(1, source, Ducking::by(DEFAULT_DUCK)).unwrap();
         world.world.handle.handle_timeout(world.world.now, |_| {});
         world.run(200);
         assert_eq!(world.state(), PassThroughState::Announcement);
