@@ -120,18 +120,13 @@ impl RecorderService {
         Ok(RecorderHandle { shared })
     }
 
-    /// Stops every recorder, and waits until all accepted sound is in files that have their names,
-    /// for at most `limit`. Returns the names of the recorders that are not done by then: sound not
-    /// yet written is lost, the incomplete files are repaired at the next start.
+    /// Stops every recorder, and waits until all accepted sound is in files that have their names:
+    /// until none has been completed for `limit`, and for at most a minute or `limit`, if that is
+    /// longer. Returns the names of the recorders that are not done by then: sound not yet written is
+    /// lost, the incomplete files are repaired at the next start.
     pub fn stop(&mut self, limit: Span) -> Vec<String> {
         self.running.iter().for_each(|shared| shared.request_close());
-        let deadline = SystemClock::now() + limit;
-        let all_done =
-            |running: &[Arc<RecorderShared>]| running.iter().all(|shared| shared.is_done());
-        while !all_done(&self.running) && SystemClock::now() < deadline {
-            SystemClock::sleep_until(SystemClock::now() + Span::from_millis(5));
-        }
-        let done = all_done(&self.running);
+        let done = self.wait_until_done(limit);
         self.abort.store(!done, SeqCst);
         self.finisher = None;
         for DiskThread { jobs, handle } in std::mem::take(&mut self.disks).into_values() {
@@ -147,6 +142,21 @@ impl RecorderService {
         }
         let running = std::mem::take(&mut self.running).into_iter();
         running.filter(|shared| !shared.is_done()).map(|shared| shared.name.to_string()).collect()
+    }
+
+    /// Whether all recorders are done.
+    fn wait_until_done(&self, limit: Span) -> bool {
+        let waiting = || self.running.iter().filter(|shared| !shared.is_done()).count();
+        let last = SystemClock::now() + limit.max(LONGEST_STOP);
+        let (mut left, mut deadline) = (waiting(), SystemClock::now() + limit);
+        while left > 0 && SystemClock::now() < deadline.min(last) {
+            SystemClock::sleep_until(SystemClock::now() + Span::from_millis(5));
+            let now_left = waiting();
+            if now_left < left {
+                (left, deadline) = (now_left, SystemClock::now() + limit);
+            }
+        }
+        left == 0
     }
 
     fn disk(&mut self, device: u64) -> io::Result<&DiskThread> {
@@ -342,6 +352,9 @@ impl std::error::Error for RecorderError {}
 
 /// Interval at which the taps are polled.
 const TICK: Duration = Duration::from_millis(50);
+
+/// Longest wait for many files while the disk proceeds: less than the 90 seconds that systemd gives.
+const LONGEST_STOP: Span = Span::from_secs(60);
 
 /// Maximum time that dropping [`RecorderService`] waits for disks.
 pub const STOP_LIMIT: Span = Span::from_secs(10);

@@ -7,12 +7,16 @@ mod killed;
 mod markers;
 mod test_recorder;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use aulos_core::{Frames, MediaTime, Span};
 use aulos_engine::recorder::{
     ClockAlignment, ClockZone, CommandTime, PauseMode, RecorderCommand, RecordingState, Rotation,
     SegmentReason,
 };
 
+use super::store::RecordingStore as _;
 use super::*;
 use test_recorder::{TestRecorder, check_frames, decode, json};
 
@@ -256,5 +260,30 @@ fn all_accepted_sound_is_written_before_the_service_stops() {
         }
         check_frames(&samples, 0);
     }
+    assert!(handles.iter().all(RecorderHandle::is_done));
+}
+
+/// A disk that needs longer for all files than the limit, but less for each.
+#[test]
+fn many_recorders_are_completed_as_long_as_the_disk_proceeds() {
+    let folder = aulos_blackbox::scratch::ScratchDir::new("many").unwrap();
+    let (mut service, _events) = RecorderService::start().unwrap();
+    let mut station = test_recorder::TestStation::new();
+    let disk = test_recorder::TestDisk::new(folder.path());
+    disk.set(|faults| faults.publish_time = Duration::from_millis(150));
+    let disk: Arc<test_recorder::TestDisk> = Arc::new(disk);
+    let handles = (0..10).map(|number| {
+        let name = format!("recorder {number}");
+        let format = "wav:16".parse().unwrap();
+        let config = RecordingConfig::new(&name, folder.path().into(), format).unwrap();
+        let handle = service.add_to(config, station.record_tap_reader(), 0, disk.clone()).unwrap();
+        handle.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+        handle
+    });
+    let handles: Vec<_> = handles.collect();
+    station.run(1_000);
+    assert_eq!(service.stop(Span::from_secs(1)), Vec::<String>::new());
+    let names = disk.real.list(1_000).unwrap();
+    assert_eq!(names.iter().filter(|file| file.name.ends_with(".wav")).count(), 10, "{names:?}");
     assert!(handles.iter().all(RecorderHandle::is_done));
 }

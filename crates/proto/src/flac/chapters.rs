@@ -20,12 +20,10 @@ pub struct Chapters {
 }
 
 impl Chapters {
-    /// Bytes that a chapter needs beside its label.
-    pub const FIXED: usize = 4 + "CHAPTER000=".len() + TIME + 4 + "CHAPTER000NAME=".len();
-
     /// What makes chapters of `markers` in a file that begins with `front`; `hz` is its rate.
-    /// `Err` says how many bytes of it are needed; `None`, that there is no room for all of them, that
-    /// the file has chapters already, or that it is not one of ours.
+    /// Those that have no room at the end of `markers` are left out. `Err` says how many bytes of
+    /// `front` are needed; `None`, that there is no room for any, that the file has chapters already,
+    /// or that it is not one of ours.
     #[must_use]
     pub fn parse(front: &[u8], markers: &[Marker<'_>], hz: u32) -> Option<Result<Self, usize>> {
         if !front.starts_with(MAGIC) {
@@ -75,16 +73,27 @@ impl Chapters {
                 return None;
             }
         }
-        let mut new = Vec::with_capacity(body.len() + 4 + room);
+        let mut chapters = Vec::with_capacity(room);
+        let mut more = 0_u32;
+        for (number, marker) in markers.iter().enumerate() {
+            let complete = chapters.len();
+            let time = time(marker.position, hz);
+            put_blob(&mut chapters, format!("CHAPTER{number:03}={time}").as_bytes());
+            put_blob(&mut chapters, format!("CHAPTER{number:03}NAME={}", marker.label).as_bytes());
+            if chapters.len() > room {
+                chapters.truncate(complete);
+                break;
+            }
+            more = more.checked_add(2)?;
+        }
+        if more == 0 {
+            return None;
+        }
+        let mut new = Vec::with_capacity(body.len() + chapters.len());
         put_blob(&mut new, vendor);
-        let more = u32::try_from(markers.len()).ok()?.checked_mul(2)?;
         new.extend_from_slice(&count.checked_add(more)?.to_le_bytes());
         new.extend_from_slice(old);
-        for (number, marker) in markers.iter().enumerate() {
-            let time = time(marker.position, hz);
-            put_blob(&mut new, format!("CHAPTER{number:03}={time}").as_bytes());
-            put_blob(&mut new, format!("CHAPTER{number:03}NAME={}", marker.label).as_bytes());
-        }
+        new.append(&mut chapters);
         // The block of padding stays, if it is an empty one.
         let left = (body.len() + room).checked_sub(new.len())?;
         let mut bytes = Vec::with_capacity(8 + body.len() + room);
@@ -107,8 +116,6 @@ fn time(position: u64, hz: u32) -> String {
     format!("{hours:02}:{minutes:02}:{:02}.{millis:03}", seconds % 60)
 }
 
-/// The longest time of a recording: the 64 bits of STREAMINFO's length at 1 Hz have 36 of them.
-const TIME: usize = "99999999:59:59.999".len();
 /// What is written at once or not at all when a process is killed.
 const FIRST_PAGE: usize = 4_096 - 4;
 
@@ -189,10 +196,17 @@ mod tests {
     fn room_is_used_to_the_last_byte_and_no_further() {
         let markers = [Marker { position: 0, label: "label" }];
         let needed = "CHAPTER000=00:00:00.000CHAPTER000NAME=label".len() + 8;
-        assert!(needed <= Chapters::FIXED + "label".len());
         let file = begun(needed);
         assert!(matches!(Chapters::parse(&file, &markers, 48_000), Some(Ok(_))));
         assert_eq!(Chapters::parse(&begun(needed - 1), &markers, 48_000), None);
+        // What has no room behind the first is left out.
+        let two = [markers[0], Marker { position: 48_000, label: "another" }];
+        let (first, both) = (
+            Chapters::parse(&file, &markers, 48_000),
+            Chapters::parse(&begun(needed + 10), &two, 48_000),
+        );
+        let heads = [first, both].map(|found| found.unwrap().unwrap().hidden.1.len());
+        assert_eq!(heads[1], heads[0] + 10);
         assert_eq!(Chapters::parse(&begun(0), &markers, 48_000), None);
         assert_eq!(Chapters::parse(b"OggS", &markers, 48_000), None);
         for length in 0..file.len() - needed - 13 {

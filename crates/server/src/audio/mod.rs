@@ -554,8 +554,9 @@ fn hello_from_wire(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hel
     }
 }
 
-/// Upper bound for writing out recordings at shutdown, so that a hung disk does not block it.
-const FINAL_WRITE_TIMEOUT: Span = Span::from_secs(3);
+/// How long the shutdown waits for the next recording to be completed, so that a hung disk does not
+/// block it.
+const FINAL_WRITE_TIMEOUT: Span = Span::from_secs(10);
 
 /// Upper bound for threads of each kind; more do not help an audio server.
 const MAX_THREADS: usize = 4;

@@ -156,14 +156,18 @@ pub(super) fn take_events(inner: &mut AudioState) -> Vec<StationRecorderEvent> {
     all
 }
 
-/// Stops every recorder; writes what has been recorded, for at most `limit`.
+/// Stops every recorder; completes their files, as long as one is completed within `limit`.
 pub(super) fn stop(inner: &mut AudioState, limit: Span) {
     for running in inner.stations.iter_mut().flatten() {
         running.recordings.clear();
     }
     if let Some((mut recorders, _events)) = inner.recorder_manager.recorders.take() {
         for name in recorders.stop(limit) {
-            tracing::error!(recorder = name, "the end of the recording could not be written");
+            tracing::error!(
+                recorder = name,
+                "the end of the recording could not be written; its file ends with .part and is \
+                 completed at the next start"
+            );
         }
     }
 }

@@ -3,9 +3,8 @@
 use aulos_core::{Block, Frames, SampleFormat, SampleRate};
 use aulos_engine::encode::{EncodeError, Encoder, FlacEncoder, UnsupportedFormat};
 use aulos_proto::Patch;
-use aulos_proto::flac::{Chapters, FlacFileHeader, FrameRenumberer, Md5, StreamInfo};
+use aulos_proto::flac::{FlacFileHeader, FrameRenumberer, Md5, StreamInfo};
 
-use super::super::marker::{MAX_LABEL_BYTES, MAX_MARKERS};
 use super::{FileEncoder, FileMetadata};
 
 /// Encodes a FLAC file.
@@ -169,8 +168,9 @@ const fn block_frames(rate: SampleRate) -> Frames {
     Frames(frames)
 }
 
-/// Space reserved in the header for the maximum number of markers.
-const CHAPTER_SPACE_BYTES: usize = MAX_MARKERS * (Chapters::FIXED + MAX_LABEL_BYTES);
+/// Space reserved in the header for markers: more than a hundred with short labels. The sidecar has
+/// all of them.
+const CHAPTER_SPACE_BYTES: usize = 8 << 10;
 
 /// The reference encoder's default: a file is stored for longer than a chunk.
 const COMPRESSION_LEVEL: u8 = 5;

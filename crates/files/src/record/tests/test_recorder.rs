@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Program, Output};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{
@@ -314,6 +315,8 @@ pub(super) struct Faults {
     pub(super) append: Option<io::ErrorKind>,
     pub(super) create: Option<io::ErrorKind>,
     pub(super) publish: Option<io::ErrorKind>,
+    /// How long a file takes to get its name.
+    pub(super) publish_time: Duration,
     /// Maximum bytes of one append.
     pub(super) max_append: Option<usize>,
     pub(super) log: Option<Vec<(MediaTime, FileOperationLog)>>,
@@ -328,7 +331,7 @@ pub(super) enum FileOperationLog {
 }
 
 impl TestDisk {
-    fn new(path: &Path) -> Self {
+    pub(super) fn new(path: &Path) -> Self {
         Self {
             real: RecordingFolder::new(path).unwrap(),
             faults: Arc::default(),
@@ -356,7 +359,12 @@ impl RecordingStore for TestDisk {
     }
 
     fn publish(&self, from: &str, to: &str) -> io::Result<()> {
-        match self.faults.lock().unwrap().publish {
+        let (error, time) = {
+            let faults = self.faults.lock().unwrap();
+            (faults.publish, faults.publish_time)
+        };
+        std::thread::sleep(time);
+        match error {
             Some(kind) => Err(kind.into()),
             None => self.real.publish(from, to),
         }
