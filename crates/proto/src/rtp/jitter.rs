@@ -122,6 +122,8 @@ pub struct JitterBuffer<P> {
     late_since: Option<i64>,
     /// Length of the last packet, in ticks.
     period: u32,
+    /// See [`JitterBuffer::set_repair_time`].
+    repair: Span,
 }
 
 impl<P> JitterBuffer<P> {
@@ -153,6 +155,7 @@ impl<P> JitterBuffer<P> {
             finished: false,
             late_since: None,
             period: ticks.ticks_in_span(DEFAULT_PACKET_TIME),
+            repair: Span::ZERO,
         }
     }
 
@@ -287,6 +290,12 @@ impl<P> JitterBuffer<P> {
         let done = Span::from_nanos(to.saturating_sub(self.offset));
         self.offset = to;
         done
+    }
+
+    /// Sets how much later than a packet its repetition is sent (Opus in-band FEC, RFC 2198): an
+    /// adaptive playout delay is longer by it, so that repetitions arrive in time too.
+    pub const fn set_repair_time(&mut self, time: Span) {
+        self.repair = time;
     }
 
     /// Delay added in gaps since the last call. A caller with a continuous output conceals for this
@@ -440,7 +449,9 @@ impl<P> JitterBuffer<P> {
         let lateness = Span::from_nanos(self.transit.lateness(self.now));
         match self.mode {
             JitterMode::Playout(DelayPolicy::Fixed(delay)) => delay,
-            JitterMode::Playout(DelayPolicy::Adaptive { min, max, .. }) => lateness.clamp(min, max),
+            JitterMode::Playout(DelayPolicy::Adaptive { min, max, .. }) => {
+                (lateness + self.repair).clamp(min, max)
+            }
             JitterMode::Relay { hold } => lateness.min(hold),
         }
     }

@@ -7,9 +7,10 @@ use aulos_proto::rtp::jitter::{
     Arrival, DelayPolicy, InsertOutcome, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
     JitterStats, MediaGap,
 };
+use aulos_proto::rtp::payload::opus_fec_ticks;
 use aulos_proto::rtp::red::MAX_BLOCKS;
 use aulos_proto::rtp::sequence::low_16;
-use aulos_proto::rtp::{Encoding, PacketPosition, ReceiveOutcome, Receiver};
+use aulos_proto::rtp::{Encoding, PacketPosition, ReceiveOutcome, Receiver, RtpCodec};
 
 use super::RelayStreamConfig;
 use super::payload::{IncomingPacket, PayloadKind, event_duration};
@@ -73,6 +74,8 @@ pub(crate) struct RtpIngress {
     period: u32,
     no_room: u64,
     redundancy: RedundancyCounts,
+    /// How much later than a packet its repetition is sent, and when that is forgotten.
+    repair: Option<(Span, Instant)>,
     /// Whether late packets are dropped, because the audio is played and not forwarded.
     drops_late: bool,
     finished: bool,
@@ -146,6 +149,7 @@ impl RtpIngress {
             period: encoding.clock_rate / 50,
             no_room: 0,
             redundancy: RedundancyCounts::default(),
+            repair: None,
             drops_late: false,
             finished: false,
         }
@@ -170,6 +174,7 @@ impl RtpIngress {
         match self.receiver.receive(received, sequence, timestamp, clock_rate) {
             ReceiveOutcome::Valid(position) => {
                 self.release_held(None);
+                self.update_repair_time(packet, received);
                 self.recover(packet, position, received);
                 self.enqueue_packet(packet, position, back, received);
             }
@@ -300,8 +305,13 @@ impl RtpIngress {
 
     /// The duration of the sender's packets.
     pub(crate) fn packet_span(&self) -> Span {
+        self.span_of(self.period)
+    }
+
+    /// The duration of this many ticks of the sender's clock.
+    fn span_of(&self, ticks: u32) -> Span {
         let clock_rate = i64::from(self.encoding.clock_rate.max(1));
-        Span::from_nanos(i64::from(self.period) * 1_000_000_000 / clock_rate)
+        Span::from_nanos(i64::from(ticks) * 1_000_000_000 / clock_rate)
     }
 
     /// Packets for which there was no room.
@@ -312,6 +322,32 @@ impl RtpIngress {
     /// What became of redundant copies.
     pub(crate) const fn redundancy_counts(&self) -> RedundancyCounts {
         self.redundancy
+    }
+
+    /// Gives repetitions of packets the time to arrive. A sender repeats nothing in its pauses, so
+    /// the longest time is kept for a while.
+    fn update_repair_time(&mut self, packet: &IncomingPacket<'_>, received: Instant) {
+        let found = match &packet.red {
+            Some(red) => red
+                .iter()
+                .filter(|block| !block.data.is_empty())
+                .map(|one| one.timestamp_offset)
+                .max()
+                .map(|ticks| self.span_of(ticks.into())),
+            None if self.encoding.codec == RtpCodec::Opus && packet.kind == PayloadKind::Audio => {
+                opus_fec_ticks(packet.payload).map(|_| self.packet_span())
+            }
+            None => None,
+        };
+        let known = self.repair.filter(|(_, until)| received < *until);
+        self.repair = match (found, known) {
+            (Some(found), known) => {
+                let longest = known.map_or(found, |(known, _)| known.max(found));
+                Some((longest, received + REPAIR_MEMORY))
+            }
+            (None, known) => known,
+        };
+        self.jitter.set_repair_time(self.repair.map_or(Span::ZERO, |(time, _)| time));
     }
 
     /// All packets of a telephone event carry the time of its beginning. They are queued where
@@ -359,9 +395,7 @@ impl RtpIngress {
             let position = PacketPosition { sequence, timestamp };
             // The nominal time of arrival, because the delay of the copy says nothing about the
             // network.
-            let nanos =
-                i64::from(offset) * 1_000_000_000 / i64::from(self.encoding.clock_rate.max(1));
-            let received = received - Span::from_nanos(nanos);
+            let received = received - self.span_of(offset);
             self.redundancy.used += u64::from(self.enqueue(position, false, received, waiting));
         }
     }
@@ -490,3 +524,6 @@ const MAX_HELD: usize = 8;
 
 /// A packet may release itself and all held packets.
 const LATE_SLOTS: usize = MAX_HELD + 1;
+
+/// How long after the last repetition its delay is kept: longer than a pause of a speaker.
+const REPAIR_MEMORY: Span = Span::from_secs(20);

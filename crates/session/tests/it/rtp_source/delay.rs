@@ -3,12 +3,12 @@
 
 use aulos_core::{Instant, Span};
 use aulos_engine::input;
-use aulos_session::rtp::PlayoutDelay;
+use aulos_session::rtp::{PlayoutDelay, RtpInputCounts};
 use aulos_sim::{DatagramLink, Link};
 
 use super::fixture::StationFixture;
 use super::repair::{
-    InputFixture, LOOK, OPUS, OPUS_TYPE, PACKET, PCMU, opus_voice, packet, repeated,
+    InputFixture, LOOK, OPUS, OPUS_TYPE, PACKET, PCMU, opus_voice, packet, red_packet, repeated,
 };
 
 const GOOD: Link = Link { delay: Span::from_millis(5), ..Link::CABLE };
@@ -179,6 +179,50 @@ fn opus_is_restored_from_the_next_packet_behind_a_play_out_delay() {
     let (counts, repeated) = (receiver.counts(), repeated(&payloads, is_lost));
     assert!(repeated > 5);
     assert_eq!(counts.recovered_fec, repeated, "{counts:?}");
+}
+
+/// Packets over a network with little jitter that loses one in twenty: the delay alone would not leave
+/// a repetition the time to arrive, which comes a packet or two later.
+#[test]
+fn repetitions_have_the_time_to_arrive() {
+    const LOSSY: Link = Link {
+        jitter: Span::from_millis(4),
+        max_jitter: Span::from_millis(20),
+        loss: 0.05,
+        ..GOOD
+    };
+    let (opus, pcmu) = (opus_voice(3_000), super::repair::pcmu_voice(3_000));
+    let send_opus = |number: usize| packet(1, number as u64, 960, OPUS_TYPE, &opus[number]);
+    let send_red = |number: usize| red_packet(&pcmu, number, 160, 0, 2);
+    let senders: [(&str, InputFixture, &dyn Fn(usize) -> Vec<u8>); 2] = [
+        ("FEC", InputFixture::with(OPUS, OPUS_TYPE, Some(ADAPTIVE)), &send_opus),
+        ("RED", InputFixture::with(PCMU, 0, Some(ADAPTIVE)), &send_red),
+    ];
+    for (what, mut receiver, send) in senders {
+        let mut network = DatagramLink::new(LOSSY, 5);
+        let mut at_half = receiver.counts();
+        for number in 0..3_000 {
+            let next = receiver.now + PACKET;
+            network.send(receiver.now, &send(number));
+            while receiver.now < next {
+                while let Some(at) = network.poll_timeout().filter(|at| *at <= receiver.now) {
+                    let datagram = network.receive(at).unwrap();
+                    receiver.receive(&datagram);
+                }
+                receiver.wait(LOOK);
+            }
+            if number == 1_500 {
+                at_half = receiver.counts();
+            }
+        }
+        let counts = receiver.counts();
+        let recovered = |counts: &RtpInputCounts| counts.recovered_red + counts.recovered_fec;
+        let lost = counts.lost - at_half.lost;
+        let recovered = recovered(&counts) - recovered(&at_half);
+        println!("{what}: {recovered} of {lost}, {:?}", receiver.intake.state().wait);
+        // Two lost in a row are beyond FEC; in some packets the encoder repeats nothing.
+        assert!(lost > 40 && recovered * 100 >= lost * 85, "{what}: {recovered} of {lost}");
+    }
 }
 
 /// A sender that empties its own buffer at once: outdated packets are skipped, and nothing piles
