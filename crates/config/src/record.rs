@@ -184,6 +184,7 @@ fn resolve_one(
     let recorder = RecorderConfig {
         pre_roll: pre_roll(config, problems),
         rotation: rotation(config, problems),
+        ..RecorderConfig::default()
     };
     let durability = Durability { sync: sync(config, problems), ..Durability::default() };
     let upload = config.upload.as_ref();

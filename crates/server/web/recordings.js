@@ -70,7 +70,7 @@ function File({ file, plays, onPlay }) {
     range !== null && range !== undefined && `LRA ${tenth(range)} LU`, peak !== null && peak !== undefined && `peak ${tenth(peak)} dBTP`, file.markers > 0 && count(file.markers, "marker"),
   ].filter(Boolean);
   return html`<li class="file"><div class="about"><strong>${known ? TIME.format(start) : file.name}</strong> <span class="number dim">${figures.join(" \u00b7 ")}</span>
-      <p class="path dim">${file.name}</p>${file.lost_frames > 0 ? html`<p class="warm">${count(file.lost_frames, "frame")} lost: the disk was too slow</p>` : ""}</div>
+      <p class="path dim">${file.name}</p>${file.lost_frames > 0 ? html`<p class="warm">${count(file.lost_frames, "frame")} lost</p>` : ""}</div>
     <div class="buttons"><button type="button" aria-pressed=${plays} onClick=${() => onPlay(plays ? null : file.url)}>${plays ? "Close" : "Listen"}<span class="visually-hidden">: ${file.name}</span></button>
       <a class="button" href=${file.url} download=${file.name.split("/").at(-1)}>Download<span class="visually-hidden">: ${file.name}</span></a></div>
     ${plays ? html`<${Heard} key=${file.url} file=${file}/>` : ""}</li>`;

@@ -2,6 +2,7 @@
 
 mod args;
 mod output;
+mod programme_clock;
 mod recorder;
 
 use std::io::{self, BufRead, IsTerminal};
@@ -93,13 +94,20 @@ async fn watch(
 ) -> Result<(), Failure> {
     let mut tick = tokio::time::interval(STATUS_INTERVAL);
     let mut loudness = Loudness::NONE;
+    let mut has_sound = false;
     if args.pre_roll.is_some() {
         output.print_message("waiting: Enter or SIGUSR1 starts and stops the recording");
     }
     loop {
         tokio::select! {
             news = reader.events.recv() => match news {
-                Some(ReaderEvent::Reading(read)) => loudness = read,
+                Some(ReaderEvent::Reading(read)) => {
+                    loudness = read;
+                    has_sound = true;
+                }
+                Some(ReaderEvent::Waiting) if has_sound => {
+                    output.print_message("the source sends nothing; waiting for it");
+                }
                 Some(ReaderEvent::Format(..) | ReaderEvent::Waiting) => {}
                 Some(ReaderEvent::Ended(_, result)) => return result,
                 None => return Err(thread_panicked()),

@@ -79,6 +79,10 @@ struct RadioSource {
     items: RingSource,
     watch: RadioStatusHandle,
     background_task: Option<BackgroundTask>,
+    /// The connections of which sound was read.
+    connects: u64,
+    /// The server was away since the last block.
+    is_interrupted: bool,
 }
 
 struct FeedSource {
@@ -92,6 +96,8 @@ struct FeedSource {
     /// The program whose output this is.
     program: Option<PathBuf>,
     ended: bool,
+    /// The sender was away since the last block.
+    is_interrupted: bool,
 }
 
 /// The result of a read.
@@ -138,6 +144,15 @@ impl OpenSource {
         }
     }
 
+    /// Whether the source was interrupted before the block that was read last.
+    pub(super) fn take_interruption(&mut self) -> bool {
+        core::mem::take(match &mut self.kind {
+            OpenSourceKind::Feed(fed) => &mut fed.is_interrupted,
+            OpenSourceKind::Radio(tuned) => &mut tuned.is_interrupted,
+            OpenSourceKind::Generated(_) | OpenSourceKind::File(_) => return false,
+        })
+    }
+
     /// The task that a runtime has to run for this source.
     pub(super) fn take_background_task(&mut self) -> Option<BackgroundTask> {
         match &mut self.kind {
@@ -177,7 +192,15 @@ impl RadioSource {
     fn new(radio: RadioParts) -> Self {
         let RadioParts { feed, source, items, status: watch, task } = radio;
         let items = RingSource::new(items, Pacing::Live);
-        Self { feed, decoder: source, items, watch, background_task: Some(task) }
+        Self {
+            feed,
+            decoder: source,
+            items,
+            watch,
+            background_task: Some(task),
+            connects: 0,
+            is_interrupted: false,
+        }
     }
 
     /// Reconnects after a break; if the first connection failed or its stream cannot be decoded,
@@ -193,6 +216,9 @@ impl RadioSource {
         if let (RadioPhase::Waiting, true, Some(why)) = (state.phase, is_first, state.reason) {
             return Err(why);
         }
+        // All sound of the connection before has been read.
+        let connects = core::mem::replace(&mut self.connects, state.connects);
+        self.is_interrupted |= state.phase != RadioPhase::Playing || connects != state.connects;
         let next = self.feed.tick(now);
         self.decoder.step();
         Ok(ReadResult::Pending(if next == NextPoll::Later {
@@ -234,7 +260,16 @@ impl FeedSource {
             SourceConfig::Process { path, .. } => Some(path.clone()),
             _ => None,
         };
-        Ok(Self { feeder, items, state, allows_reconnect: stays, failure, program, ended: false })
+        Ok(Self {
+            feeder,
+            items,
+            state,
+            allows_reconnect: stays,
+            failure,
+            program,
+            ended: false,
+            is_interrupted: false,
+        })
     }
 
     fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, Failure> {
@@ -243,7 +278,8 @@ impl FeedSource {
             PullResult::Ended | PullResult::Lost if !self.allows_reconnect => {
                 return Ok(ReadResult::End);
             }
-            PullResult::Ended | PullResult::Lost | PullResult::Pending => {}
+            PullResult::Ended | PullResult::Lost => self.is_interrupted = true,
+            PullResult::Pending => {}
         }
         match *self.state.read() {
             FeedState::Finished => return Ok(ReadResult::End),

@@ -44,8 +44,21 @@ pub(super) enum ReaderCommand {
     Quit,
 }
 
+/// What a sink gets.
+pub(super) enum SinkInput<'a> {
+    /// The next block.
+    Block {
+        /// It is only lent.
+        block: &'a Block,
+        /// The source was interrupted before it.
+        resumes: bool,
+    },
+    /// The source waits for its sender or its server; repeated while it does.
+    Interrupted,
+}
+
 /// Gets every block on the reading thread, before the meter; an error ends the reading.
-pub(super) type BlockSink = Box<dyn FnMut(&Block) -> Result<(), Failure> + Send>;
+pub(super) type BlockSink = Box<dyn FnMut(SinkInput<'_>) -> Result<(), Failure> + Send>;
 
 /// Handle to the thread.
 pub(super) struct ReaderHandle {
@@ -152,15 +165,17 @@ impl SourceReader<'_> {
             match source.next(SystemClock::now(), &mut block).map_err(StopReason::Failed)? {
                 ReadResult::Block => {
                     self.pace(&block)?;
-                    if let Some(sink) = &mut self.sink {
-                        sink(&block).map_err(StopReason::Failed)?;
-                    }
+                    let resumes = source.take_interruption();
+                    self.sink(SinkInput::Block { block: &block, resumes })?;
                     self.measure(&block)?;
                 }
                 ReadResult::Pending(pause) => {
                     let was_waiting = core::mem::replace(&mut self.waiting, source.is_waiting());
                     if self.waiting && !was_waiting {
                         self.send(ReaderEvent::Waiting)?;
+                    }
+                    if self.waiting {
+                        self.sink(SinkInput::Interrupted)?;
                     }
                     self.sleep(pause)?;
                 }
@@ -233,6 +248,10 @@ impl SourceReader<'_> {
             }
             Err(TryRecvError::Empty) => Ok(()),
         }
+    }
+
+    fn sink(&mut self, input: SinkInput<'_>) -> Result<(), StopReason> {
+        self.sink.as_mut().map_or(Ok(()), |sink| sink(input)).map_err(StopReason::Failed)
     }
 
     fn send(&self, event: ReaderEvent) -> Result<(), StopReason> {

@@ -1,8 +1,10 @@
 //! Recordings, checked by ffmpeg: every frame once, complete after a kill, exact to the frame.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aulos_blackbox::peer::{Process, find_or_skip, skip};
 use aulos_blackbox::scratch::ScratchDir;
@@ -273,6 +275,87 @@ fn the_record_command_includes_the_pre_roll_and_ends_on_a_signal() {
     assert!((seconds - sound.len() as f64 / 48_000.0).abs() < 0.001, "{line}");
     assert!(sound.len() >= 48_000, "a second from before the signal: {line}");
     assert_eq!(breaks(&sound, 997.0), 0);
+}
+
+/// A radio whose samples are the time of its programme in milliseconds, from 1,000 on. It goes on
+/// without listeners, and is away from 600 ms after its first listener on, for 300 ms.
+fn clock_radio() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut begin = None;
+        for socket in listener.incoming() {
+            let begin = *begin.get_or_insert_with(Instant::now);
+            // A listener that has gone is no failure of the radio.
+            std::thread::spawn(move || drop(serve_clock(socket.unwrap(), begin)));
+        }
+    });
+    port
+}
+
+fn serve_clock(mut socket: TcpStream, begin: Instant) -> std::io::Result<()> {
+    let away = Duration::from_millis(600)..Duration::from_millis(900);
+    let _ = socket.read(&mut [0; 4_000])?;
+    let joined = begin.elapsed();
+    if away.contains(&joined) {
+        return Ok(());
+    }
+    socket.write_all(
+        b"HTTP/1.0 200 OK\r\nContent-Type: audio/wav\r\n\r\n\
+          RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\
+          \x02\0\x10\0data\xff\xff\xff\xff",
+    )?;
+    let mut next = joined.as_millis() as i16;
+    while joined > away.start || begin.elapsed() < away.start {
+        while i128::from(next) <= begin.elapsed().as_millis() as i128 {
+            socket.write_all(&(1_000 + next).to_le_bytes().repeat(48))?;
+            next += 1;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_radio_does_not_send_is_reported_and_is_silence_where_that_is_wanted() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("away").unwrap();
+    let record = |name: &str, more: &[&str]| {
+        let url = format!("http://127.0.0.1:{}/x", clock_radio());
+        let mut command = Command::new(binary());
+        command.args(["record", &url, name, "--sidecar", "--json"]).args(more);
+        command.current_dir(scratch.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let filled = record("filled.wav", &["--fill", "--for", "2500ms"]);
+    let joined = record("joined.wav", &["--for", "1200ms"]);
+    for (child, name, is_filled) in [(filled, "filled.wav", true), (joined, "joined.wav", false)] {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("the source sent nothing"), "{said}");
+        let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let sidecar = std::fs::read(scratch.join(&format!("{name}.json"))).unwrap();
+        let sidecar: Value = serde_json::from_slice(&sidecar).unwrap();
+        let [gap] = &sidecar["gaps"].as_array().unwrap()[..] else { panic!("{sidecar}") };
+        assert_eq!((&gap["kind"], &gap["silence"]), (&json!("interrupted"), &json!(is_filled)));
+        assert_eq!((&line["lost_frames"], &line["lost_s"]), (&gap["frames"], &gap["seconds"]));
+        assert_eq!(sidecar["lost_frames"], gap["frames"], "{sidecar}");
+        let sound = decoded(&ffmpeg, &scratch.join(name));
+        assert_eq!(sidecar["frames"], sound.len(), "{sidecar}");
+        let frame = |value: &Value| value.as_u64().unwrap() as usize;
+        let (position, lost) = (frame(&gap["position"]), frame(&gap["frames"]));
+        // The joint has a fade.
+        let resumed = position + if is_filled { lost } else { 0 } + 480;
+        if is_filled {
+            let silence = &sound[position + 480..position + lost];
+            assert!(silence.iter().all(|sample| sample.abs() <= 1), "{gap}");
+        }
+        let missing = f64::from(sound[resumed] - sound[position - 480]) - 20.0;
+        let said = gap["seconds"].as_f64().unwrap() * 1e3;
+        assert!((missing - said).abs() < 100.0, "{missing} ms are missing, {gap}");
+    }
 }
 
 /// Path of s3s-fs, an S3-compatible server, as installed by scripts/test-setup.

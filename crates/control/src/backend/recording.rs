@@ -21,7 +21,7 @@ pub struct RecorderState {
     pub frames: Frames,
     /// Bytes written to files.
     pub bytes: u64,
-    /// Frames lost because the disk was too slow.
+    /// Lost frames: the disk was too slow, the machine stood still, or the source sent nothing.
     pub lost: Frames,
     /// Frames in the ring.
     pub waiting: Frames,

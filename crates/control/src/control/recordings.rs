@@ -244,6 +244,10 @@ fn recorder_json(station: &Station, record: &RecorderSettings, state: &RecorderS
     })
 }
 
+fn round_to_millis(span: Span) -> f64 {
+    (span.as_secs_f64() * 1e3).round() / 1e3
+}
+
 const fn state_name(state: Option<RecordingState>) -> &'static str {
     match state {
         None => "failed",
@@ -319,8 +323,11 @@ fn hook_event(
         RecordingEventKind::Recorder(RecorderEventKind::Failed(trouble)) => {
             (HookEventKind::RecorderTrouble, format!("{recorder} {}", fault_text(trouble)))
         }
-        RecordingEventKind::Recorder(RecorderEventKind::FramesLost { frames, cause, .. }) => {
-            let text = format!("{recorder} has lost {} frames: {cause}", frames.0);
+        RecordingEventKind::Recorder(RecorderEventKind::FramesLost {
+            frames, rate, cause, ..
+        }) => {
+            let seconds = rate.span(*frames).as_secs_f64();
+            let text = format!("{recorder} has lost {seconds:.3} s of sound: {cause}");
             (HookEventKind::RecorderTrouble, text)
         }
         RecordingEventKind::Recorder(RecorderEventKind::FileRemoved { path: file }) => (
@@ -361,8 +368,8 @@ fn history_event(event: &StationRecorderEvent) -> Option<NewEvent> {
                 let seconds = closed.rate.span(closed.frames).as_secs_f64();
                 format!("{seconds:.1} s recorded: {}", file_name(&closed.path))
             }
-            Recorder::FramesLost { frames, cause, .. } => {
-                format!("{} frames lost: {cause}", frames.0)
+            Recorder::FramesLost { frames, rate, cause, .. } => {
+                format!("{:.3} s of sound lost: {cause}", rate.span(*frames).as_secs_f64())
             }
             Recorder::ClockChanged { change, .. } => change.to_string(),
             Recorder::Failed(fault) => fault_text(fault),
@@ -415,9 +422,14 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
                     "label": marker.label,
                 }),
             ),
-            RecorderEventKind::FramesLost { frame, frames, cause } => (
+            RecorderEventKind::FramesLost { frame, frames, rate, cause } => (
                 "lost",
-                json!({ "frame": frame.0, "frames": frames.0, "reason": cause.to_string() }),
+                json!({
+                    "frame": frame.0,
+                    "frames": frames.0,
+                    "seconds": round_to_millis(rate.span(*frames)),
+                    "reason": cause.to_string(),
+                }),
             ),
             RecorderEventKind::ClockChanged { frame, change } => (
                 "clock-changed",
@@ -463,16 +475,16 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
 #[must_use]
 pub fn closed_segment_json(closed: &ClosedSegment) -> Value {
     let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));
-    let seconds = closed.rate.span(closed.frames).as_secs_f64();
     json!({
         "path": path(&closed.path),
         "number": closed.number,
         "start_frame": closed.start.0,
         "end_frame": closed.end.0,
         "start": record::rfc3339(closed.utc),
-        "seconds": (seconds * 1e3).round() / 1e3,
+        "seconds": round_to_millis(closed.rate.span(closed.frames)),
         "bytes": closed.bytes,
         "lost_frames": closed.lost.0,
+        "lost_s": round_to_millis(closed.rate.span(closed.lost)),
         "integrated_lufs": lufs(closed.loudness.integrated),
         "loudness_range_lu": closed.loudness.range.map(|range| round_to_hundredths(range.get())),
         "true_peak_dbtp": closed.loudness.true_peak.map(|peak| round_to_hundredths(peak.get())),

@@ -1,6 +1,6 @@
 //! The arriving side of an input: from a block of the source to staged frames.
 
-use aulos_core::{Block, ChannelLayout, Instant, Span};
+use aulos_core::{Block, ChannelLayout, Frames, Instant, Span};
 use aulos_dsp::silence::SilenceDetector;
 use aulos_dsp::{Resampler, remix};
 
@@ -52,9 +52,13 @@ impl Input {
         if self.record_taps.is_empty() {
             return;
         }
+        // The pause is the time since the block before, so it contains the frames of this one.
+        let frames = self.block.frames();
+        let interrupted =
+            pause.map_or(Frames::ZERO, |pause| self.block.rate().frames(pause) - frames);
         let samples = remixed(&self.block, &mut self.remixed, self.layout);
         for (_, tap) in &mut self.record_taps {
-            tap.push_samples(samples, self.block.rate(), received, pause);
+            tap.push_samples(samples, self.block.rate(), received, interrupted);
         }
     }
 

@@ -30,10 +30,9 @@ pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
 pub use types::{
-    CommandError, CommandTime, DEFAULT_PRE_ROLL, MARKER_AHEAD, MARKER_EARLY, MAX_PLANNED,
-    MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, PauseMode, RecorderCommand, RecorderConfig,
+    CommandError, CommandTime, DEFAULT_PRE_ROLL, GapReason, MARKER_AHEAD, MARKER_EARLY,
+    MAX_PLANNED, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, PauseMode, RecorderCommand, RecorderConfig,
     RecorderOutput, RecordingState, Rotation, SegmentEnd, SegmentReason, SegmentStart,
-    SilenceReason,
 };
 pub use wall_clock::{
     ClockAlignment, ClockChange, ClockMonitor, ClockZone, MIN_CLOCK_CHANGE, OffsetChange, UnixTime,
@@ -55,7 +54,8 @@ pub use wall_clock::{
 /// let wall = WallClock { local: now, utc: UnixTime::from_nanos(0), ..WallClock::default() };
 /// let mut recorder = Recorder::new(RecorderConfig::default());
 /// let (pts, frames, stall) = (MediaTime::ZERO, Frames(960), Span::ZERO);
-/// recorder.handle_frames(FrameRun { pts, frames, timeline, stall }, wall);
+/// let interrupted = Frames::ZERO;
+/// recorder.handle_frames(FrameRun { pts, frames, timeline, stall, interrupted }, wall);
 /// assert_eq!(recorder.poll_output(), None);
 ///
 /// // Received frames are not lost.
@@ -97,8 +97,8 @@ pub struct Recorder {
 #[derive(Clone, Copy, Debug)]
 struct BufferedRun {
     to: MediaTime,
-    /// The frames were received, not lost.
-    received: bool,
+    /// Why the frames are missing; `None` if they were received.
+    missing: Option<GapReason>,
 }
 
 /// A stall that the recording has not passed yet.
@@ -155,7 +155,7 @@ impl Recorder {
         };
         let pre_roll = config.pre_roll.max(Span::ZERO).min(MAX_PRE_ROLL);
         Self {
-            config: RecorderConfig { pre_roll, rotation },
+            config: RecorderConfig { pre_roll, rotation, ..config },
             timeline: None,
             clock: WallClock::default(),
             clock_monitor: ClockMonitor::default(),
@@ -377,13 +377,17 @@ impl Recorder {
     }
 
     fn append_run(&mut self, run: FrameRun) {
-        for (to, sound) in [(run.pts, false), (run.end(), true)] {
+        for (to, missing) in [
+            (run.pts - run.interrupted, Some(GapReason::Lost)),
+            (run.pts, Some(GapReason::Interrupted)),
+            (run.end(), None),
+        ] {
             if to <= self.position {
                 continue;
             }
             match self.runs.back_mut() {
-                Some(run) if run.received == sound => run.to = to,
-                _ => self.runs.push_back(BufferedRun { to, received: sound }),
+                Some(run) if run.missing == missing => run.to = to,
+                _ => self.runs.push_back(BufferedRun { to, missing }),
             }
             self.position = to;
         }
@@ -449,12 +453,20 @@ impl Recorder {
         let ends = [self.plan.next_frame(), due.map(|(at, _)| at), self.next_stall(next)];
         let end = ends.into_iter().flatten().fold(run.to, Ord::min);
         let (from, frames) = (next, end.since(next));
-        segment.frames += frames;
+        let output = match run.missing {
+            None => RecorderOutput::Write { from, frames },
+            Some(cause @ GapReason::Interrupted)
+                if self.config.interruptions == PauseMode::Closed =>
+            {
+                RecorderOutput::Skip { from, frames, cause }
+            }
+            Some(cause) => RecorderOutput::Silence { from, frames, cause },
+        };
+        if !matches!(output, RecorderOutput::Skip { .. }) {
+            segment.frames += frames;
+        }
         self.advance_segment(segment, end);
-        self.outputs.push_back(match run.received {
-            true => RecorderOutput::Write { from, frames },
-            false => RecorderOutput::Silence { from, frames, cause: SilenceReason::Lost },
-        });
+        self.outputs.push_back(output);
         true
     }
 
@@ -485,11 +497,10 @@ impl Recorder {
         };
         self.advance_segment(segment, end);
         self.drop_runs(end);
+        let cause = GapReason::Paused;
         self.outputs.push_back(match gap {
-            PauseMode::Closed => RecorderOutput::Skip { from, frames },
-            PauseMode::Silence => {
-                RecorderOutput::Silence { from, frames, cause: SilenceReason::Paused }
-            }
+            PauseMode::Closed => RecorderOutput::Skip { from, frames, cause },
+            PauseMode::Silence => RecorderOutput::Silence { from, frames, cause },
         });
         true
     }
@@ -533,8 +544,9 @@ impl Recorder {
             Stage::Paused { since, paused, gap, .. } => (since, Some((paused, gap))),
         };
         if segment.frames == Frames::ZERO {
-            // The segment is empty: nothing to cut.
-            let segment = Segment { slot_time: self.slot_time(at), bytes: 0, ..segment };
+            // The segment is empty: nothing to cut. Limits count from here.
+            let slot_time = self.slot_time(at);
+            let segment = Segment { start: at, slot_time, bytes: 0, ..segment };
             return self.advance_segment(segment, at);
         }
         self.close(segment, at, cause);

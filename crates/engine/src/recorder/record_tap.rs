@@ -10,7 +10,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRun {
     /// The media time of its first frame. It is greater than the end of the previous run where
-    /// blocks did not fit.
+    /// blocks did not fit, or where the source sent nothing.
     pub pts: MediaTime,
     /// Number of frames.
     pub frames: Frames,
@@ -18,6 +18,8 @@ pub struct FrameRun {
     pub timeline: Timeline,
     /// For how long the station stood still before them; its media time did as well.
     pub stall: Span,
+    /// The frames directly before it that the source did not send: it was interrupted.
+    pub interrupted: Frames,
 }
 
 impl FrameRun {
@@ -59,8 +61,13 @@ pub fn record_tap(
     let blocks = usize::try_from(room.as_nanos() / SHORT_BLOCK.as_nanos()).unwrap_or(usize::MAX);
     let (mut runs, mut run_reader) = ring(blocks);
     let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, rate);
-    let none =
-        FrameRun { pts: MediaTime::ZERO, frames: Frames::ZERO, timeline: line, stall: Span::ZERO };
+    let none = FrameRun {
+        pts: MediaTime::ZERO,
+        frames: Frames::ZERO,
+        timeline: line,
+        stall: Span::ZERO,
+        interrupted: Frames::ZERO,
+    };
     while runs.push(none).is_ok() {}
     run_reader.advance(blocks);
     let next = MediaTime::ZERO;
@@ -102,7 +109,13 @@ impl RecordTap {
             }
             line.local_at(block.pts).since(last.local_at(block.pts))
         });
-        let run = FrameRun { pts: block.pts, frames: block.frames(), timeline: line, stall };
+        let run = FrameRun {
+            pts: block.pts,
+            frames: block.frames(),
+            timeline: line,
+            stall,
+            interrupted: Frames::ZERO,
+        };
         if self.copy_in(block.samples(), run) {
             self.timeline = Some(line);
         }
@@ -115,7 +128,7 @@ impl RecordTap {
     }
 
     /// Copies what a source has sent: `samples` at `rate`, the last of which arrived at `received`.
-    /// `pause` is the time since the samples before them.
+    /// Before them it sent nothing for as long as `interrupted` frames last.
     ///
     /// # Real-time
     /// Wait-free; does not allocate or call the system.
@@ -124,14 +137,13 @@ impl RecordTap {
         samples: &[f32],
         rate: SampleRate,
         received: Instant,
-        pause: Option<Span>,
+        interrupted: Frames,
     ) {
         let frames = Frames::from(samples.len() / self.layout.channels());
-        if let Some(pause) = pause {
-            self.next += rate.frames(pause) - frames;
-        }
+        self.next += interrupted;
         let line = Timeline::new(self.next, received - rate.span(frames), rate);
-        let run = FrameRun { pts: self.next, frames, timeline: line, stall: Span::ZERO };
+        let stall = Span::ZERO;
+        let run = FrameRun { pts: self.next, frames, timeline: line, stall, interrupted };
         self.copy_in(samples, run);
         self.next += frames;
     }

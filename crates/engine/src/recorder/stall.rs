@@ -3,7 +3,7 @@
 
 use aulos_core::{Frames, MediaTime, Span};
 
-use super::{FrameRun, Recorder, RecorderOutput, Segment, SilenceReason, Stall};
+use super::{FrameRun, GapReason, Recorder, RecorderOutput, Segment, Stall};
 
 impl Recorder {
     /// Notes a stall before the frames of `run`; false if it is too long for silence, so that the
@@ -40,7 +40,7 @@ impl Recorder {
         }
         segment.frames += frames;
         self.advance_segment(segment, next);
-        let cause = SilenceReason::Stalled;
+        let cause = GapReason::Stalled;
         self.outputs.push_back(RecorderOutput::Silence { from: next, frames, cause });
         true
     }

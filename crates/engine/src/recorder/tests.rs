@@ -19,6 +19,10 @@ struct World {
     /// Before the next frames.
     stall: Span,
     stalled: Vec<(MediaTime, Frames)>,
+    /// Frames before the next ones that the source does not send.
+    interrupted: u64,
+    /// Silence that was not sent, and frames that were left out.
+    gaps: Vec<(MediaTime, Frames, GapReason)>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,6 +62,8 @@ impl World {
             changes: Vec::new(),
             stall: Span::ZERO,
             stalled: Vec::new(),
+            interrupted: 0,
+            gaps: Vec::new(),
         }
     }
 
@@ -70,6 +76,7 @@ impl World {
                 frames: Frames(frames),
                 timeline: self.line,
                 stall: core::mem::take(&mut self.stall),
+                interrupted: Frames(core::mem::take(&mut self.interrupted)),
             },
             self.wall,
         );
@@ -78,6 +85,12 @@ impl World {
 
     fn lose(&mut self, frames: u64) {
         self.heard.resize(self.heard.len() + frames as usize, false);
+        self.interrupted = 0;
+    }
+
+    fn interrupt(&mut self, frames: u64) {
+        self.heard.resize(self.heard.len() + frames as usize, false);
+        self.interrupted += frames;
     }
 
     fn now(&self) -> Instant {
@@ -109,21 +122,23 @@ impl World {
                         self.put(frame, Some(frame));
                     }
                 }
-                RecorderOutput::Silence { from, frames, cause: SilenceReason::Stalled } => {
+                RecorderOutput::Silence { from, frames, cause: GapReason::Stalled } => {
                     assert_eq!(from.0, self.next());
                     let open = self.open.as_mut().unwrap();
                     open.frames.extend((0..frames.0).map(|_| None));
                     open.stalled += frames.0;
                 }
                 RecorderOutput::Silence { from, frames, cause } => {
+                    self.gaps.push((from, frames, cause));
                     for frame in from.0..from.0 + frames.0 {
                         let lost = !self.heard[frame as usize];
-                        assert!(lost || cause == SilenceReason::Paused, "frame {frame} is there");
+                        assert!(lost || cause == GapReason::Paused, "frame {frame} is there");
                         self.put(frame, None);
                     }
                 }
-                RecorderOutput::Skip { from, frames } => {
+                RecorderOutput::Skip { from, frames, cause } => {
                     assert_eq!(from.0, self.next());
+                    self.gaps.push((from, frames, cause));
                     self.open.as_mut().unwrap().skipped += frames.0;
                 }
                 RecorderOutput::Stalled { at, frames } => self.stalled.push((at, frames)),
@@ -271,7 +286,13 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
             ..WallClock::default()
         };
         recorder.handle_frames(
-            FrameRun { pts, frames: Frames(480), timeline: line, stall: Span::ZERO },
+            FrameRun {
+                pts,
+                frames: Frames(480),
+                timeline: line,
+                stall: Span::ZERO,
+                interrupted: Frames::ZERO,
+            },
             wall,
         );
         let told = recorder
@@ -285,6 +306,7 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
                 frames: Frames(960),
                 timeline: line,
                 stall: Span::ZERO,
+                interrupted: Frames::ZERO,
             },
             wall,
         );
@@ -418,7 +440,13 @@ fn local_time_cuts_where_the_zones_offset_changes() {
                 world.wall.offset_changes = [Some(change), None];
             }
             let frames = Frames(STEP as u64 * 1_000);
-            let run = FrameRun { pts, frames, timeline: world.line, stall: Span::ZERO };
+            let run = FrameRun {
+                pts,
+                frames,
+                timeline: world.line,
+                stall: Span::ZERO,
+                interrupted: Frames::ZERO,
+            };
             world.recorder.handle_frames(run, world.wall);
             pts += frames;
             while let Some(output) = world.recorder.poll_output() {
@@ -459,7 +487,13 @@ fn a_restarted_station_or_another_rate_begins_a_segment() {
     let local = start_of_line() + Span::from_secs(1);
     let line = Timeline::new(MediaTime::ZERO, local, SampleRate::new(2_000).unwrap());
     world.recorder.handle_frames(
-        FrameRun { pts: MediaTime::ZERO, frames: Frames(100), timeline: line, stall: Span::ZERO },
+        FrameRun {
+            pts: MediaTime::ZERO,
+            frames: Frames(100),
+            timeline: line,
+            stall: Span::ZERO,
+            interrupted: Frames::ZERO,
+        },
         world.wall,
     );
     let mut seen = Vec::new();
@@ -486,8 +520,13 @@ fn a_restarted_station_or_another_rate_begins_a_segment() {
         ),
         "{seen:?}"
     );
-    let mark =
-        FrameRun { pts: MediaTime(100), frames: Frames(1_900), timeline: line, stall: Span::ZERO };
+    let mark = FrameRun {
+        pts: MediaTime(100),
+        frames: Frames(1_900),
+        timeline: line,
+        stall: Span::ZERO,
+        interrupted: Frames::ZERO,
+    };
     world.recorder.handle_frames(mark, world.wall);
     assert!(matches!(
         world.recorder.poll_output(),
@@ -522,6 +561,7 @@ fn a_source_that_has_fallen_silent_holds_no_stop_up() {
 enum Op {
     Hear(u64),
     Lose(u64),
+    Interrupt(u64),
     Tell(RecorderCommand, i64),
     Wrote(u64),
 }
@@ -538,6 +578,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         8 => (1..700_u64).prop_map(Op::Hear),
         1 => (1..900_u64).prop_map(Op::Lose),
+        1 => (1..4_000_u64).prop_map(Op::Interrupt),
         4 => (command, -3_000..2_000_i64).prop_map(|(command, at)| Op::Tell(command, at)),
         1 => (0..2 * MIN_BYTES).prop_map(Op::Wrote),
     ];
@@ -550,19 +591,23 @@ proptest! {
     #[test]
     fn segments_joined_are_the_stream(
         ops in ops(), pre_roll in 0..4_i64, duration in prop::option::of(1..3_i64),
+        leave_out in any::<bool>(),
     ) {
         let rotation = Rotation {
             duration: duration.map(Span::from_secs),
             bytes: Some(MIN_BYTES),
             clock: None,
         };
-        let mut world = World::new(RecorderConfig { pre_roll: Span::from_secs(pre_roll), rotation });
+        let interruptions = if leave_out { PauseMode::Closed } else { PauseMode::Silence };
+        let pre_roll = Span::from_secs(pre_roll);
+        let mut world = World::new(RecorderConfig { pre_roll, rotation, interruptions });
         world.receive(10);
         // Frames at which recordings were commanded to start and to end.
         for op in ops {
             match op {
                 Op::Hear(frames) => world.receive(frames),
                 Op::Lose(frames) => world.lose(frames),
+                Op::Interrupt(frames) => world.interrupt(frames),
                 Op::Wrote(bytes) => world.recorder.set_segment_bytes(bytes),
                 Op::Tell(command, at) => {
                     let when = CommandTime::Frame(MediaTime((world.heard.len() as u64).saturating_add_signed(at)));
@@ -674,4 +719,38 @@ fn a_stall_in_a_pause_is_part_of_it() {
         let silent = world.joined().iter().filter(|frame| frame.is_none()).count();
         assert_eq!(silent, silence, "{gap:?}");
     }
+}
+
+#[test]
+fn an_interruption_of_the_source_is_no_loss_of_the_disk() {
+    for (interruptions, length) in [(PauseMode::Silence, 2_000), (PauseMode::Closed, 1_200)] {
+        let mut world = World::new(RecorderConfig { interruptions, ..RecorderConfig::default() });
+        world.receive(500);
+        world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime(0))).unwrap();
+        world.lose(200);
+        world.interrupt(800);
+        world.receive(500);
+        world.command(RecorderCommand::Stop, CommandTime::Now).unwrap();
+        let gap = |from, frames, cause| (MediaTime(from), Frames(frames), cause);
+        let expected = [gap(500, 200, GapReason::Lost), gap(700, 800, GapReason::Interrupted)];
+        assert_eq!(world.gaps, expected, "{interruptions:?}");
+        assert_eq!(world.joined().len(), length, "{interruptions:?}");
+        assert_eq!(world.bounds(), [(0, 2_000)]);
+    }
+}
+
+#[test]
+fn an_interruption_that_is_left_out_leaves_no_empty_segments() {
+    let clock = ClockAlignment::new(Span::from_secs(60), ClockZone::Utc);
+    let rotation = Rotation { clock, ..Rotation::default() };
+    let interruptions = PauseMode::Closed;
+    let config = RecorderConfig { rotation, interruptions, ..RecorderConfig::default() };
+    let mut world = World::new(config);
+    world.receive(500);
+    world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime(0))).unwrap();
+    world.interrupt(3_600_000);
+    world.receive(500);
+    world.command(RecorderCommand::Stop, CommandTime::Now).unwrap();
+    let lengths: Vec<_> = world.segments.iter().map(|it| it.frames.len()).collect();
+    assert_eq!(lengths, [500, 500]);
 }

@@ -12,11 +12,17 @@ pub struct RecorderConfig {
     pub pre_roll: Span,
     /// When a new segment starts.
     pub rotation: Rotation,
+    /// How an interruption of the source is represented in the file.
+    pub interruptions: PauseMode,
 }
 
 impl Default for RecorderConfig {
     fn default() -> Self {
-        Self { pre_roll: DEFAULT_PRE_ROLL, rotation: Rotation::default() }
+        Self {
+            pre_roll: DEFAULT_PRE_ROLL,
+            rotation: Rotation::default(),
+            interruptions: PauseMode::Silence,
+        }
     }
 }
 
@@ -46,7 +52,7 @@ pub enum CommandTime {
     Local(Instant),
 }
 
-/// How a pause is represented in the file.
+/// How a pause, or an interruption of the source, is represented in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PauseMode {
     /// As silence of the same length: the file stays in time.
@@ -150,7 +156,7 @@ pub enum RecorderOutput {
         /// Number of frames.
         frames: Frames,
         /// Why.
-        cause: SilenceReason,
+        cause: GapReason,
     },
     /// These frames are left out, and the segment continues after them.
     Skip {
@@ -158,6 +164,8 @@ pub enum RecorderOutput {
         from: MediaTime,
         /// Number of frames.
         frames: Frames,
+        /// Why.
+        cause: GapReason,
     },
     /// The station stood still before a frame, for as long as this many frames last. Silence
     /// replaces them, unless it was for so long that another segment begins.
@@ -179,11 +187,13 @@ pub enum RecorderOutput {
     Close(SegmentEnd),
 }
 
-/// Why a segment contains silence that was not sent.
+/// Why a segment contains silence that was not sent, or leaves frames out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SilenceReason {
+pub enum GapReason {
     /// The frames were lost: the disk was behind for longer than the ring lasts.
     Lost,
+    /// The source was interrupted, and sent nothing.
+    Interrupted,
     /// The recorder was paused.
     Paused,
     /// The station stood still, and made no frames: the silence is before the frame, and takes none

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use aulos_core::{Backoff, Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{
-    ClockChange, CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState,
-    SegmentEnd, SegmentReason, SegmentStart, SilenceReason, WallClock,
+    ClockChange, CommandTime, GapReason, RecordTapReader, RecorderCommand, RecorderOutput,
+    RecordingState, SegmentEnd, SegmentReason, SegmentStart, WallClock,
 };
 use aulos_io::disk::Syncer;
 use aulos_rt::channel::Sender;
@@ -170,10 +170,18 @@ impl RecorderJob {
             self.buffer.drop_before(keep);
             return Ok(false);
         };
-        if let (None, RecorderOutput::Silence { from, frames, cause: SilenceReason::Lost }) =
-            (unfinished, output)
+        if let (
+            None,
+            RecorderOutput::Silence { from, frames, cause }
+            | RecorderOutput::Skip { from, frames, cause },
+        ) = (unfinished, output)
         {
-            self.count_loss(from, frames, LossCause::Disk);
+            match cause {
+                GapReason::Lost => self.count_loss(from, frames, LossCause::Disk),
+                GapReason::Interrupted => self.count_loss(from, frames, LossCause::Source),
+                // It is counted where it begins, or is no loss.
+                GapReason::Stalled | GapReason::Paused => {}
+            }
         }
         // It stays here until it is completed.
         self.pending_output = Some(output);
@@ -200,8 +208,8 @@ impl RecorderJob {
                 self.last_metadata = None;
                 None
             }
-            RecorderOutput::Skip { from, frames } => {
-                self.add_gap(SegmentGap { frame: from, frames, silence: None });
+            RecorderOutput::Skip { from, frames, cause } => {
+                self.add_gap(from, frames, cause, false);
                 if let Some(file) = &mut self.file {
                     file.skip_to(from + frames);
                 }
@@ -224,19 +232,19 @@ impl RecorderJob {
         &mut self,
         from: MediaTime,
         frames: Frames,
-        cause: SilenceReason,
+        cause: GapReason,
     ) -> Option<RecorderOutput> {
         let done = self.fill_silence(frames);
+        self.add_gap(from, done, cause, true);
         self.write_scratch();
-        self.add_gap(SegmentGap { frame: from, frames: done, silence: Some(cause) });
         let frames = frames - done;
         // A stall takes no media time: what follows it has another place in the file.
-        let from = if cause == SilenceReason::Stalled { from } else { from + done };
+        let from = if cause == GapReason::Stalled { from } else { from + done };
         self.set_end_frame(from);
         if frames > Frames::ZERO {
             return Some(RecorderOutput::Silence { from, frames, cause });
         }
-        if let (SilenceReason::Stalled, Some(file)) = (cause, &mut self.file) {
+        if let (GapReason::Stalled, Some(file)) = (cause, &mut self.file) {
             file.skip_to(from);
         }
         None
@@ -280,7 +288,8 @@ impl RecorderJob {
 
     fn count_loss(&mut self, frame: MediaTime, frames: Frames, cause: LossCause) {
         self.status.lost += frames;
-        self.shared.emit(RecorderEventKind::FramesLost { frame, frames, cause });
+        let rate = self.file.as_ref().map_or(self.tap.rate(), |file| file.sidecar.start.rate);
+        self.shared.emit(RecorderEventKind::FramesLost { frame, frames, rate, cause });
     }
 
     fn note_clock_change(&mut self, at: MediaTime, change: ClockChange) {
@@ -296,12 +305,14 @@ impl RecorderJob {
         }
     }
 
-    fn add_gap(&mut self, gap: SegmentGap) {
+    /// Notes a gap that begins at the end of what is written.
+    fn add_gap(&mut self, frame: MediaTime, frames: Frames, cause: GapReason, is_silence: bool) {
         let Some(file) = &mut self.file else { return };
-        if matches!(gap.silence, Some(SilenceReason::Lost | SilenceReason::Stalled)) {
-            file.sidecar.lost += gap.frames;
+        if cause != GapReason::Paused {
+            file.sidecar.lost += frames;
         }
-        file.sidecar.add_gap(gap);
+        let position = file.frames;
+        file.sidecar.add_gap(SegmentGap { frame, frames, position, cause, is_silence });
     }
 
     fn open_segment(&mut self, now: Instant, start: SegmentStart) -> Result<(), RecorderFault> {

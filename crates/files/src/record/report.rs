@@ -38,12 +38,15 @@ pub enum RecorderEventKind {
     SegmentClosed(Box<ClosedSegment>),
     /// The current segment has one more marker, and its sidecar lists it.
     MarkerAdded(Box<Marker>),
-    /// Frames were lost; the file has silence of the same length, or the next one begins after them.
+    /// Frames were lost; the file has silence of the same length or leaves them out, or the next one
+    /// begins after them.
     FramesLost {
         /// First lost frame.
         frame: MediaTime,
         /// Number of lost frames.
         frames: Frames,
+        /// Frames per second.
+        rate: SampleRate,
         /// Why.
         cause: LossCause,
     },
@@ -92,6 +95,8 @@ pub enum LossCause {
     Disk,
     /// The process or the machine stood still.
     Stall,
+    /// The source was interrupted, or its sender paused.
+    Source,
 }
 
 impl fmt::Display for LossCause {
@@ -99,6 +104,7 @@ impl fmt::Display for LossCause {
         f.write_str(match self {
             Self::Disk => "the disk is too slow",
             Self::Stall => "the program or its machine stood still",
+            Self::Source => "the source sent nothing",
         })
     }
 }
@@ -149,7 +155,7 @@ pub struct ClosedSegment {
     pub layout: ChannelLayout,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Frames of silence in place of lost frames.
+    /// Lost frames: silence replaces them, or they are left out.
     pub lost: Frames,
     /// Why it ended.
     pub cause: SegmentReason,

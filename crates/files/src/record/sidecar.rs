@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use aulos_core::{ChannelLayout, Frames, MediaTime, SampleRate, Span};
-use aulos_engine::recorder::{ClockChange, SegmentEnd, SegmentStart, SilenceReason, UnixTime};
+use aulos_engine::recorder::{ClockChange, GapReason, SegmentEnd, SegmentStart, UnixTime};
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 
@@ -36,15 +36,21 @@ pub(super) struct Sidecar {
 pub(super) struct SegmentGap {
     pub(super) frame: MediaTime,
     pub(super) frames: Frames,
-    /// Reason of silence; `None` if the frames are left out.
-    pub(super) silence: Option<SilenceReason>,
+    /// Its position in the file.
+    pub(super) position: Frames,
+    pub(super) cause: GapReason,
+    /// The file has silence of that length; otherwise the frames are left out.
+    pub(super) is_silence: bool,
 }
 
 impl Sidecar {
     /// Adds a gap, merged with the last one if they are adjacent.
     pub(super) fn add_gap(&mut self, gap: SegmentGap) {
         match self.gaps.last_mut() {
-            Some(last) if last.silence == gap.silence && last.end() == gap.frame => {
+            Some(last)
+                if (last.cause, last.is_silence) == (gap.cause, gap.is_silence)
+                    && last.end() == gap.frame =>
+            {
                 last.frames += gap.frames;
             }
             _ => {
@@ -70,7 +76,7 @@ impl Sidecar {
         let played = self.start.rate.span(frame.since(self.start.at));
         let changes = self.clock_changes.iter().filter(|(at, _)| *at <= frame);
         let since = changes.fold(played, |since, (_, change)| since + change.total());
-        let stalls = self.gaps.iter().filter(|gap| gap.silence == Some(SilenceReason::Stalled));
+        let stalls = self.gaps.iter().filter(|gap| gap.cause == GapReason::Stalled);
         let stalled = stalls.filter(|gap| gap.frame <= frame).map(|gap| gap.frames);
         let since = stalled.fold(since, |since, frames| since + self.start.rate.span(frames));
         UnixTime::from_nanos(self.start.utc.as_nanos().saturating_add(since.as_nanos()))
@@ -100,7 +106,7 @@ impl Sidecar {
         json["end_frame"] = json!(closed.end.0);
         json["frames"] = json!(closed.frames.0);
         json["lost_frames"] = json!(closed.lost.0);
-        json["gaps"] = self.gaps.iter().map(SegmentGap::json_value).collect();
+        json["gaps"] = self.gaps.iter().map(|gap| gap.json_value(self.start.rate)).collect();
         json["ended_by"] = json!(format!("{:?}", closed.cause).to_lowercase());
         let SegmentLoudness { integrated, range, true_peak, max_momentary, max_short_term } =
             self.loudness;
@@ -162,20 +168,28 @@ impl Sidecar {
 impl SegmentGap {
     /// The frame of the station after it.
     fn end(&self) -> MediaTime {
-        match self.silence {
-            Some(SilenceReason::Stalled) => self.frame,
+        match self.cause {
+            GapReason::Stalled => self.frame,
             _ => self.frame + self.frames,
         }
     }
 
-    fn json_value(&self) -> Value {
-        let kind = match self.silence {
-            None => "left out",
-            Some(SilenceReason::Lost) => "lost",
-            Some(SilenceReason::Paused) => "paused",
-            Some(SilenceReason::Stalled) => "stalled",
+    fn json_value(&self, rate: SampleRate) -> Value {
+        let kind = match self.cause {
+            GapReason::Paused if !self.is_silence => "left out",
+            GapReason::Lost => "lost",
+            GapReason::Interrupted => "interrupted",
+            GapReason::Paused => "paused",
+            GapReason::Stalled => "stalled",
         };
-        json!({ "at_frame": self.frame.0, "frames": self.frames.0, "kind": kind })
+        json!({
+            "at_frame": self.frame.0,
+            "frames": self.frames.0,
+            "kind": kind,
+            "position": self.position.0,
+            "seconds": round_to_millis(rate.span(self.frames)),
+            "silence": self.is_silence,
+        })
     }
 }
 

@@ -10,10 +10,10 @@ mod test_recorder;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_core::{Frames, MediaTime, Span};
+use aulos_core::{ChannelLayout, Frames, MediaTime, SampleRate, Span};
 use aulos_engine::recorder::{
-    ClockAlignment, ClockZone, CommandTime, PauseMode, RecorderCommand, RecordingState, Rotation,
-    SegmentReason,
+    ClockAlignment, ClockZone, CommandTime, DEFAULT_CAPACITY, PauseMode, RecorderCommand,
+    RecordingState, Rotation, SegmentReason, TapPoint, record_tap,
 };
 
 use super::store::RecordingStore as _;
@@ -130,6 +130,44 @@ fn a_pause_is_listed_whether_it_is_silent_or_left_out() {
             (&gaps[0]["at_frame"], &gaps[0]["frames"]),
             (&48_000.into(), &(at.0 - 48_000).into())
         );
+    }
+}
+
+#[test]
+fn an_interruption_of_the_source_is_lost_and_its_cause_is_not_the_disk() {
+    for interruptions in [PauseMode::Silence, PauseMode::Closed] {
+        let mut recorder = TestRecorder::new("interrupted", |config| {
+            config.recorder.interruptions = interruptions;
+        });
+        let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
+        let (mut tap, reader) = record_tap(TapPoint::Input(0), rate, layout, DEFAULT_CAPACITY);
+        // Its station is not used.
+        recorder.handle.replace_tap(reader);
+        recorder.poll_recorder();
+        let missing = Frames(72_000);
+        tap.push_samples(&[0.25; 48_000], rate, recorder.now, Frames::ZERO);
+        recorder.poll_recorder();
+        recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+        tap.push_samples(&[0.5; 48_000], rate, recorder.now, missing);
+        let closed = recorder.finish();
+        let [segment] = &closed[..] else { panic!("{closed:?}") };
+        assert_eq!((segment.lost, recorder.lost()), (missing, missing));
+        let is_silence = interruptions == PauseMode::Silence;
+        let silence = vec![0.0; if is_silence { 72_000 } else { 0 }];
+        let expected = [&[0.25; 48_000][..], &silence, &[0.5; 48_000]].concat();
+        assert!(decode(&segment.path) == expected, "{interruptions:?}");
+        let sidecar = json(&segment.path);
+        let gap = serde_json::json!({
+            "at_frame": 48_000, "frames": 72_000, "kind": "interrupted", "position": 48_000,
+            "seconds": 1.5, "silence": is_silence,
+        });
+        assert_eq!(sidecar["gaps"], serde_json::json!([gap]), "{sidecar}");
+        assert_eq!(sidecar["lost_frames"], 72_000);
+        let causes = recorder.events_seen.iter().filter_map(|event| match event {
+            RecorderEventKind::FramesLost { frames, cause, .. } => Some((*frames, *cause)),
+            _ => None,
+        });
+        assert_eq!(causes.collect::<Vec<_>>(), [(missing, LossCause::Source)]);
     }
 }
 

@@ -287,7 +287,8 @@ pub(super) const RECORDERS: &[Metric] = &[
     ),
     recorder_counter(
         "aulos_record_lost_seconds_total",
-        "Audio in seconds that was lost because the disk was too slow.",
+        "Audio in seconds that was lost: the disk was too slow, the machine stood still, or the \
+         recorded source sent nothing.",
         |view, series| series.set(frame_seconds(view, view.state.lost)),
     ),
     recorder(

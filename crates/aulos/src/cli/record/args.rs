@@ -45,6 +45,12 @@ pub(in crate::cli) struct RecordArgs {
     /// Start on Enter or SIGUSR1, and include this much audio from before it: up to 10min
     #[arg(long, value_name = "TIME", value_parser = units::parse_span)]
     pub(super) pre_roll: Option<Span>,
+    /// Fill interruptions of the source with silence, so that the file stays in time
+    ///
+    /// Without it the sound before and after an interruption is joined. Both are reported, and
+    /// listed in the JSON file of --sidecar.
+    #[arg(long)]
+    pub(super) fill: bool,
     /// Write a JSON file beside each file: start time, loudness, SHA-256
     #[arg(long)]
     pub(super) sidecar: bool,

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use aulos_control::closed_segment_json;
-use aulos_core::Span;
+use aulos_core::{Frames, Span};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::RecordingState;
 use aulos_files::record::{RecorderEventKind, RecorderStatus};
@@ -88,9 +88,15 @@ impl RecordOutput {
                     format!("{}\n", closed.path.display())
                 };
                 self.report.print(&line);
+                if closed.lost > Frames::ZERO {
+                    let seconds = closed.rate.span(closed.lost).as_secs_f64();
+                    let path = closed.path.display();
+                    self.print_message(&format!("{path}: {seconds:.3} s of sound are missing"));
+                }
             }
-            RecorderEventKind::FramesLost { frames, cause, .. } => {
-                self.print_message(&format!("{cause}: {} frames lost", frames.0));
+            RecorderEventKind::FramesLost { frames, rate, cause, .. } => {
+                let seconds = rate.span(*frames).as_secs_f64();
+                self.print_message(&format!("{cause}: {seconds:.3} s of sound lost"));
             }
             RecorderEventKind::ClockChanged { change, .. } => {
                 self.print_message(&change.to_string());

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate, Span};
+use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_engine::encode::Mp3Config;
 use aulos_engine::recorder::{
-    ClockZone, CommandTime, DEFAULT_CAPACITY, DEFAULT_PRE_ROLL, RecordTap, RecorderCommand,
-    RecordingState, Rotation, TapPoint, record_tap,
+    ClockZone, CommandTime, DEFAULT_CAPACITY, DEFAULT_PRE_ROLL, PauseMode, RecordTap,
+    RecorderCommand, RecordingState, Rotation, TapPoint, record_tap,
 };
 use aulos_files::record::format::{FILE_FORMATS, FileFormat, FileFormatInfo, FormatSettings};
 use aulos_files::record::{
@@ -22,8 +22,9 @@ use aulos_server::exit::{Exit, Failure};
 
 use super::args::RecordArgs;
 use super::output::RecordOutput;
+use super::programme_clock::ProgrammeClock;
 use crate::cli::signals::Signals;
-use crate::cli::source_reader::BlockSink;
+use crate::cli::source_reader::{BlockSink, SinkInput};
 
 /// A recorder for one source.
 pub(super) struct FileRecorder {
@@ -69,6 +70,8 @@ pub(super) fn recorder_config(args: &RecordArgs) -> Result<RecordingConfig, Fail
         .map_err(|why| usage(format!("{}: {why}", args.out.display())))?;
     settings.recorder.rotation = rotation(args, zone)?;
     settings.recorder.pre_roll = args.pre_roll.unwrap_or(DEFAULT_PRE_ROLL);
+    settings.recorder.interruptions =
+        if args.fill { PauseMode::Silence } else { PauseMode::Closed };
     settings.keep_sidecar = args.sidecar;
     Ok(settings)
 }
@@ -132,6 +135,7 @@ impl FileRecorder {
         let cannot = |error: std::io::Error| Failure::new(Exit::Internal, error.to_string());
         let (mut service, events) = RecorderService::start().map_err(cannot)?;
         let pre_roll = settings.recorder.pre_roll;
+        let fills = settings.recorder.interruptions == PauseMode::Silence;
         let (shape, room) = ((SampleRate::HZ_48000, ChannelLayout::STEREO), DEFAULT_CAPACITY);
         let (mut tap, tap_reader) = record_tap(TapPoint::Input(0), shape.0, shape.1, room);
         let handle = service
@@ -142,11 +146,19 @@ impl FileRecorder {
         let mut feed = RecordSink {
             shape,
             remaining: length,
+            fills,
             waits_for_disk: patient,
+            programme: ProgrammeClock::default(),
             shared: Arc::clone(&shared),
         };
-        let sink: BlockSink = Box::new(move |block| {
-            feed.push_block(&mut tap, block);
+        let sink: BlockSink = Box::new(move |input| {
+            let now = SystemClock::now();
+            match input {
+                SinkInput::Block { block, resumes } => {
+                    feed.push_block(&mut tap, now, block, resumes);
+                }
+                SinkInput::Interrupted => feed.fill_to_end(&mut tap, now),
+            }
             Ok(())
         });
         Ok((Self { shared, service, events: events.into(), pre_roll }, sink))
@@ -248,18 +260,27 @@ impl FileRecorder {
 struct RecordSink {
     shape: (SampleRate, ChannelLayout),
     remaining: Option<Span>,
+    /// Silence fills interruptions of the source.
+    fills: bool,
     waits_for_disk: bool,
+    programme: ProgrammeClock,
     shared: Arc<SharedRecorder>,
 }
 
 impl RecordSink {
-    fn push_block(&mut self, tap: &mut RecordTap, block: &Block) {
+    /// Records a block; `resumes` if the source was interrupted before it.
+    fn push_block(&mut self, tap: &mut RecordTap, now: Instant, block: &Block, resumes: bool) {
+        let length = block.rate().span(block.frames());
+        let mut missing = self.programme.receive(now, length, resumes);
         let shape = (block.rate(), block.layout());
         if std::mem::replace(&mut self.shape, shape) != shape {
             let (new, tap_reader) =
                 record_tap(TapPoint::Input(0), shape.0, shape.1, DEFAULT_CAPACITY);
             self.shared.recorder.replace_tap(tap_reader);
             *tap = new;
+        }
+        if self.fills {
+            missing = self.count(missing);
         }
         let frames = match self.remaining {
             None => block.frames(),
@@ -272,13 +293,28 @@ impl RecordSink {
         {
             std::thread::sleep(ROOM_POLL_INTERVAL);
         }
-        tap.push_samples(samples, shape.0, SystemClock::now(), None);
-        if let Some(left) = &mut self.remaining {
-            *left -= shape.0.span(frames);
-            if shape.0.frames(*left) == Frames::ZERO {
-                self.shared.length_reached.store(true, Ordering::Relaxed);
-            }
+        tap.push_samples(samples, shape.0, now, shape.0.frames(missing));
+        self.count(shape.0.span(frames));
+    }
+
+    /// While the source is interrupted: ends a recording that is filled with silence in time.
+    fn fill_to_end(&mut self, tap: &mut RecordTap, now: Instant) {
+        let missing = self.programme.missing_at(now);
+        if self.fills && self.remaining.is_some_and(|left| left <= missing) {
+            let missing = self.count(missing);
+            tap.push_samples(&[], self.shape.0, now, self.shape.0.frames(missing));
         }
+    }
+
+    /// Counts what is recorded, and returns how much of it belongs to the requested length.
+    fn count(&mut self, recorded: Span) -> Span {
+        let Some(left) = &mut self.remaining else { return recorded };
+        let counted = recorded.min(*left);
+        *left -= counted;
+        if self.shape.0.frames(*left) == Frames::ZERO {
+            self.shared.length_reached.store(true, Ordering::Relaxed);
+        }
+        counted
     }
 }
 

@@ -30,7 +30,16 @@ fn the_output_tap_is_bit_exact_with_the_stations_times() {
     let line = world.station.timeline();
     for (index, mark) in marks.iter().enumerate() {
         let pts = MediaTime(5 * 960 + 960 * index as u64);
-        assert_eq!(*mark, FrameRun { pts, frames: Frames(960), timeline: line, stall: Span::ZERO });
+        assert_eq!(
+            *mark,
+            FrameRun {
+                pts,
+                frames: Frames(960),
+                timeline: line,
+                stall: Span::ZERO,
+                interrupted: Frames::ZERO
+            }
+        );
     }
 }
 
@@ -77,6 +86,7 @@ fn an_input_tap_records_before_the_gain_even_when_off_air() {
     assert_eq!(jumps.len(), 1);
     let jump = jumps[0][1].pts.since(jumps[0][0].end());
     assert!(SPEC.rate.span(jump).as_millis() >= 980, "{jump}");
+    assert_eq!(jumps[0][1].interrupted, jump);
     // Its own timeline gives the arrival time.
     let last = marks.last().expect("marks");
     assert!((last.timeline.local_at(last.end()) - world.now).abs() <= Span::from_millis(20));
