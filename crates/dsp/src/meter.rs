@@ -435,7 +435,7 @@ impl Meter {
         let maxima = mode.contains(MeterMode::MAXIMA);
         let unit = self.filter.unit();
         mode.contains(MeterMode::MOMENTARY).then(|| {
-            SlidingWindows::new(self.hop, needed.max(asked), maxima, unit, self.config.dense)
+            SlidingWindows::new(self.hop, needed.max(asked), maxima, unit, self.config.coarse)
         })
     }
 

@@ -471,7 +471,7 @@ fn make_meter(
 ) -> Result<Meter, NormalizerError> {
     let mode = meter::MeterMode::INTEGRATED | meter::MeterMode::RANGE | meter::MeterMode::TRUE_PEAK;
     let mut config = meter::MeterConfig::new(rate, ChannelLayout::MONO, mode);
-    (config.history, config.dense) = (MeterHistory::Histogram, true);
+    (config.history, config.coarse) = (MeterHistory::Histogram, true);
     config.positions = if dual_mono { vec![ChannelPosition::DualMono] } else { positions };
     Meter::new(config).map_err(NormalizerError::Meter)
 }

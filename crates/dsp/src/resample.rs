@@ -11,7 +11,7 @@
 mod table;
 
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aulos_core::{Frames, Ppm, SampleRate};
 
@@ -75,16 +75,18 @@ pub struct ResampleProgress {
 impl Resampler {
     /// A resampler for frames of `channels` channels.
     ///
-    /// Takes about 0.2 MiB (equal rates) to 1 MiB for its filter, and some milliseconds to design
-    /// it. Clones share the filter.
+    /// Takes up to 1 MiB for its filter, and some milliseconds to design it. Clones share the filter;
+    /// between equal rates all resamplers share one of 0.2 MiB.
     ///
     /// # Panics
     /// If `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
     #[must_use]
     pub fn new(channels: usize, from: SampleRate, to: SampleRate) -> Self {
         let divisor = greatest_common_divisor(from.hz(), to.hz());
-        let design = SincDesign::new(f64::from(from.hz()) / f64::from(to.hz()));
-        Self::with_design(channels, (from.hz() / divisor, to.hz() / divisor), &design)
+        let (from, to) = (from.hz() / divisor, to.hz() / divisor);
+        let design = || Arc::new(table(&SincDesign::new(f64::from(from) / f64::from(to)), to));
+        let table = if from == to { EQUAL_RATES.get_or_init(design).clone() } else { design() };
+        Self::with_table(channels, (from, to), table)
     }
 
     /// A resampler between equal rates with a short filter, for a player that follows a clock: 110 dB
@@ -96,13 +98,12 @@ impl Resampler {
     /// If `channels` is 0.
     #[must_use]
     pub fn for_drift(channels: usize) -> Self {
-        Self::with_design(channels, (1, 1), &SincDesign::SHORT)
+        Self::with_table(channels, (1, 1), Arc::new(table(&SincDesign::SHORT, 1)))
     }
 
-    fn with_design(channels: usize, (from, to): (u32, u32), design: &SincDesign) -> Self {
+    fn with_table(channels: usize, (from, to): (u32, u32), table: Arc<FilterTable>) -> Self {
         assert!(channels > 0, "a frame has at least one channel");
         let unit = u64::from(to) << DRIFT_BITS;
-        let table = Arc::new(FilterTable::new(design, to as usize, unit));
         let nominal = u64::from(from) << DRIFT_BITS;
         let capacity = table.taps() + HISTORY_SLACK_FRAMES;
         let mut resampler = Self {
@@ -411,6 +412,14 @@ const fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
     }
     a
 }
+
+/// The filter of a design for a ratio of `to` positions between two input frames.
+fn table(design: &SincDesign, to: u32) -> FilterTable {
+    FilterTable::new(design, to as usize, u64::from(to) << DRIFT_BITS)
+}
+
+/// The filter between equal rates, which most inputs of a server have: a constant, computed once.
+static EQUAL_RATES: OnceLock<Arc<FilterTable>> = OnceLock::new();
 
 /// Fractional bits of a position: a rate has at most 22, so 40 more fit into 64 with a drift of
 /// a tenth; one part per billion is a thousand of the smallest units.

@@ -99,7 +99,7 @@ impl LoudnessMeter {
             positions: positions(layout, dual_mono),
             range_hop: RangeHop::Tenth,
             call_peaks: true,
-            dense: true,
+            coarse: true,
             ..MeterConfig::new(rate, layout, MeterMode::ALL)
         };
         #[allow(clippy::expect_used, reason = "a layout has 1 to 64 channels, dual mono alone")]

@@ -14,7 +14,7 @@ pub(super) struct SlidingWindows {
     hop: usize,
     /// Hops in the longest window.
     longest: usize,
-    /// One energy per frame, a ring of `longest + 1` hops.
+    /// One energy per frame: a ring of `longest + 1` hops, or the current hop.
     frames: EnergyRing,
     /// One energy per slot, in the same ring.
     slots: Box<[f64]>,
@@ -48,12 +48,12 @@ impl Maxima {
 
 impl SlidingWindows {
     /// Windows of up to `longest` hops, with energies in units of `unit`.
-    pub(super) fn new(hop: usize, longest: usize, maxima: bool, unit: f64, dense: bool) -> Self {
+    pub(super) fn new(hop: usize, longest: usize, maxima: bool, unit: f64, coarse: bool) -> Self {
         let hops = longest + 1;
         let mut new = Self {
             hop,
             longest,
-            frames: EnergyRing::new(hop, hops, dense),
+            frames: EnergyRing::new(hop, hops, coarse),
             slots: vec![0.0; hops * SLOTS].into(),
             hops: vec![0.0; hops].into(),
             slot: 0,
@@ -128,9 +128,6 @@ impl SlidingWindows {
             return false;
         }
         self.hops[hop] = sum(&self.slots[hop * SLOTS..(hop + 1) * SLOTS]);
-        for slot in hop * SLOTS..(hop + 1) * SLOTS {
-            self.frames.keep(self.slot_start(slot)..self.slot_start(slot + 1));
-        }
         self.slot %= self.slots.len();
         self.skip_empty_slots();
         true
@@ -197,7 +194,9 @@ impl SlidingWindows {
                 let end = self.slot_start(slot) + length;
                 if self.slots[slot] != 0.0 {
                     let here = slot / SLOTS == self.slot / SLOTS;
-                    energy += self.frames.sum(end - left..end, here);
+                    #[allow(clippy::cast_precision_loss, reason = "a few hundred frames")]
+                    let share = || self.slots[slot] * left as f64 / length as f64;
+                    energy += self.frames.sum(end - left..end, here).unwrap_or_else(share);
                 }
                 left = 0;
             }
@@ -205,7 +204,8 @@ impl SlidingWindows {
         energy
     }
 
-    /// Raises the maxima to all windows that end inside the current slot.
+    /// Raises the maxima to all windows that end inside the current slot; if only slots are kept, to
+    /// those that end with it.
     fn raise_maxima(&self, maxima: &mut Maxima) {
         for (hops, greatest) in
             [(MOMENTARY_HOPS, &mut maxima.momentary), (SHORT_TERM_HOPS, &mut maxima.short_term)]
@@ -224,9 +224,14 @@ impl SlidingWindows {
                 *greatest = before + self.energy;
                 continue;
             }
-            let [start, old] = [self.slot, old].map(|slot| self.slot_start(slot));
-            let top = self.frames.greatest_sum(before, start, old, self.filled);
-            *greatest = top.max(*greatest);
+            let [start, leaving] = [self.slot, old].map(|slot| self.slot_start(slot));
+            let top = self.frames.greatest_sum(before, start, leaving, self.filled);
+            let at_end = || {
+                let length = self.slot_frames(old);
+                let rest = self.energy_before(self.slot, hops * self.hop - length);
+                if self.filled == length { rest + self.energy } else { 0.0 }
+            };
+            *greatest = top.unwrap_or_else(at_end).max(*greatest);
         }
     }
 
@@ -267,12 +272,10 @@ mod tests {
 
     #[test]
     fn any_window_at_any_frame_is_the_plain_sum() {
-        for (hop, dense) in
-            [2, 3, 9, 10, 441, 800].into_iter().flat_map(|h| [(h, false), (h, true)])
-        {
-            let mut windows = SlidingWindows::new(hop, 30, true, 1.0, dense);
+        for hop in [2, 3, 9, 10, 441, 800] {
+            let mut windows = SlidingWindows::new(hop, 30, true, 1.0, false);
             let mut all = Vec::new();
-            let (mut greatest, mut largest) = (Maxima::default(), 0.0f64);
+            let mut greatest = Maxima::default();
             let mut seed = 1u64;
             for step in 0..4000 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -280,7 +283,6 @@ mod tests {
                 #[allow(clippy::cast_precision_loss, reason = "test noise")]
                 let level = if step / 500 % 2 == 0 { 1.0 } else { 0.01 } * (seed >> 40) as f64;
                 let energies = vec![level; n];
-                largest = largest.max(level);
                 all.extend(&energies);
                 windows.write_buffer(n).copy_from_slice(&energies);
                 windows.sum_written(n);
@@ -295,22 +297,50 @@ mod tests {
                 }
                 for window in [1, hop / 2, hop, 4 * hop, 7 * hop + 1, 30 * hop] {
                     let (ours, plain) = (windows.energy(window), naive(&all, window));
-                    // In dense mode, only four frames of the slot at the edge are rounded.
-                    let edge = &all[all.len().saturating_sub(window)..];
-                    let edge = edge.iter().take(hop.div_ceil(SLOTS)).copied().fold(0.0, f64::max);
-                    let rounding = if dense { 4.0 * edge / f64::from(1 << 24) } else { 0.0 };
-                    assert!(
-                        (ours - plain).abs() <= 1e-12 * plain + rounding,
-                        "{hop} {window} {ours} {plain}"
-                    );
+                    assert!((ours - plain).abs() <= 1e-12 * plain, "{hop} {window} {ours} {plain}");
                 }
                 let maxima = windows.maxima().unwrap();
                 if hop < 100 {
-                    let rounding = if dense { largest / f64::from(1 << 23) } else { 0.0 };
-                    let close = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b + rounding;
+                    let close = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b;
                     assert!(close(maxima.momentary, greatest.momentary), "{hop} {step}");
                     assert!(close(maxima.short_term, greatest.short_term), "{hop} {step}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn coarse_windows_are_exact_where_a_slot_ends() {
+        for hop in [10, 441, 800] {
+            let [mut exact, mut coarse] =
+                [false, true].map(|coarse| SlidingWindows::new(hop, 30, true, 1.0, coarse));
+            let mut seed = 1u64;
+            let mut greatest = Maxima::default();
+            let mut all = Vec::new();
+            for step in 0..2_000 {
+                let frames = exact.slot_frames(exact.slot);
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                #[allow(clippy::cast_precision_loss, reason = "test noise")]
+                let level = if step / 500 % 2 == 0 { 1.0 } else { 0.01 } * (seed >> 40) as f64;
+                // In two pieces: only the end of the slot counts.
+                for frames in [frames / 2, frames - frames / 2].into_iter().filter(|n| *n > 0) {
+                    all.extend(vec![level; frames]);
+                    for windows in [&mut exact, &mut coarse] {
+                        windows.write_buffer(frames).fill(level);
+                        windows.sum_written(frames);
+                        windows.push(frames, true);
+                    }
+                }
+                let close = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b;
+                greatest.momentary = greatest.momentary.max(naive(&all, 4 * hop));
+                greatest.short_term = greatest.short_term.max(naive(&all, 30 * hop));
+                for window in [4 * hop, 30 * hop] {
+                    assert!(close(coarse.energy(window), exact.energy(window)), "{hop} {step}");
+                }
+                let (maxima, top) = (coarse.maxima().unwrap(), exact.maxima().unwrap());
+                assert!(close(maxima.momentary, greatest.momentary), "{hop} {step}");
+                assert!(close(maxima.short_term, greatest.short_term), "{hop} {step}");
+                assert!(maxima.momentary <= top.momentary * (1.0 + 1e-12));
             }
         }
     }

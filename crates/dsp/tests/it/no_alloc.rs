@@ -55,7 +55,7 @@ fn a_running_meter_does_not_allocate() {
         for history in [MeterHistory::Bounded { ms: 2_000 }, MeterHistory::Histogram] {
             let mut config = MeterConfig::new(SampleRate::HZ_48000, layout, MeterMode::ALL);
             (config.kernel, config.history) = (kernel, history);
-            config.dense = history == MeterHistory::Histogram;
+            config.coarse = history == MeterHistory::Histogram;
             meters.push(Meter::new(config).unwrap());
         }
     }

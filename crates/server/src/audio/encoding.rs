@@ -5,7 +5,7 @@
 use std::io;
 
 use aulos_config::Station;
-use aulos_core::{Frames, HEADROOM, Span};
+use aulos_core::{Codec, Frames, HEADROOM, SampleFormat, Span};
 use aulos_engine::encode::Encoder;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::rendition::WriteHeader;
@@ -82,18 +82,49 @@ pub(super) fn register_stream(
 pub(super) const SNAPCAST_CHUNK_HEADER: WriteHeader = snap::wire::write_chunk_header;
 
 /// Buffers for every chunk that a log or a ring can hold, and for those being written.
+///
+/// The rings are full only after a reactor has stood still for a second. The buffers for that are
+/// allocated when they are used, because a server may have hundreds of stations.
 fn pool(channel: &StationDescriptor, quantum: Frames) -> Pool<Vec<u8>> {
-    let (count, bytes) = buffers(channel, quantum);
-    Pool::new(count, || Vec::with_capacity(HEADROOM + bytes))
+    let (count, _) = buffers(channel, quantum);
+    let mut usual = kept_chunks(channel) + CHUNKS_IN_FLIGHT;
+    let bytes = HEADROOM + max_payload(channel, quantum);
+    // The pool lends what was made first before the rest.
+    Pool::new(count, || {
+        let is_usual = usual > 0;
+        usual = usual.saturating_sub(1);
+        if is_usual { Vec::with_capacity(bytes) } else { Vec::new() }
+    })
 }
 
-/// The number of these buffers, and the greatest payload of a chunk.
+/// The number of these buffers, and the greatest payload of a chunk in any codec.
 pub(super) fn buffers(channel: &StationDescriptor, quantum: Frames) -> (usize, usize) {
-    let kept = channel.lifetime().as_nanos() / channel.chunk.as_nanos().max(1);
-    let count = usize::try_from(kept).unwrap_or(0) + RING_CHUNKS + CHUNKS_IN_FLIGHT;
+    let count = kept_chunks(channel) + RING_CHUNKS + CHUNKS_IN_FLIGHT;
     // No codec makes a chunk larger than 4 bytes per sample plus a header.
     let samples = quantum.as_usize() * channel.spec.layout.channels();
     (count, samples * 4 + MAX_CODEC_OVERHEAD)
+}
+
+fn kept_chunks(channel: &StationDescriptor) -> usize {
+    let kept = channel.lifetime().as_nanos() / channel.chunk.as_nanos().max(1);
+    usize::try_from(kept).unwrap_or(0)
+}
+
+/// The greatest payload of a chunk in the channel's codec.
+fn max_payload(channel: &StationDescriptor, quantum: Frames) -> usize {
+    let samples = quantum.as_usize() * channel.spec.layout.channels();
+    let sound = match (channel.codec, channel.spec.format) {
+        // A frame that cannot be compressed is stored, with one more bit for a difference.
+        (Codec::Flac, SampleFormat::S16Le) => samples * 2 + samples / 8,
+        (Codec::Flac, _) => samples * 3 + samples / 8,
+        (Codec::Pcm, format) => samples * format.bytes(),
+        (Codec::Opus, _) => {
+            let frames = 1 + channel.chunk.as_nanos() / OPUS_FRAME.as_nanos();
+            usize::try_from(frames).unwrap_or(1) * MAX_OPUS_FRAME_BYTES
+        }
+        _ => return buffers(channel, quantum).1,
+    };
+    sound + MAX_CODEC_OVERHEAD
 }
 
 /// Chunks between a station and a reactor: more than a second at 20 ms. A reactor polls five times
@@ -102,6 +133,10 @@ const RING_CHUNKS: usize = 64;
 
 /// Chunks being encoded, with a margin.
 const CHUNKS_IN_FLIGHT: usize = 8;
+
+/// The longest frame of Opus that has a limit of its own, and that limit (RFC 6716, section 3.2.1).
+const OPUS_FRAME: Span = Span::from_millis(20);
+const MAX_OPUS_FRAME_BYTES: usize = 1_275;
 
 /// Overhead of a codec for samples that it cannot compress.
 const MAX_CODEC_OVERHEAD: usize = 256;
