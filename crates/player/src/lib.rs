@@ -37,6 +37,7 @@ mod address;
 mod capture;
 mod clock;
 mod command;
+mod connect_race;
 mod discovery;
 mod hooks;
 mod identity;

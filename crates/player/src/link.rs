@@ -9,10 +9,10 @@ use aulos_proto::snap::client::ClientOutgoing;
 use aulos_rt::channel::Sender;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
 
 use crate::address::ServerAddress;
 use crate::clock;
+use crate::connect_race::ConnectRace;
 use crate::discovery::find;
 use crate::inbox::{PlayerCommand, Resolution};
 use crate::tls::TlsClient;
@@ -47,8 +47,8 @@ enum LinkState {
     Closed,
     /// The name is being looked up.
     LookingUp,
-    /// An address is being tried; `others` are left.
-    Connecting { socket: OwnedFd, others: Vec<SocketAddr>, deadline: Instant },
+    /// The addresses are being tried.
+    Connecting(ConnectRace),
     /// Connected. Until the handshakes are complete there is a deadline.
     Open { transport: Box<Transport>, deadline: Option<Instant> },
 }
@@ -178,53 +178,30 @@ impl Link {
         self.searches > 0
     }
 
-    /// Tries the first address; the others when it fails.
-    fn connect(&mut self, mut addresses: Vec<SocketAddr>, now: Instant) -> LinkEvent {
-        let mut last = io::Error::other("the name has no address");
-        while !addresses.is_empty() {
-            let address = addresses.remove(0);
-            match start(address) {
-                Ok(socket) => {
-                    let deadline = now + CONNECT_TIMEOUT;
-                    self.state = LinkState::Connecting { socket, others: addresses, deadline };
-                    return LinkEvent::Nothing;
-                }
-                Err(error) => last = error.into(),
-            }
-        }
-        self.fail(last)
+    fn connect(&mut self, addresses: Vec<SocketAddr>, now: Instant) -> LinkEvent {
+        self.state = LinkState::Connecting(ConnectRace::new(addresses));
+        self.progress(now)
     }
 
-    /// Looks whether the attempt has succeeded. Called when the socket is writable and at the
+    /// Looks whether the attempt has succeeded. Called when the descriptor is ready and at the
     /// deadline.
-    pub(crate) fn progress(&mut self, is_writable: bool, now: Instant) -> LinkEvent {
-        let (result, others) = match &mut self.state {
+    pub(crate) fn progress(&mut self, now: Instant) -> LinkEvent {
+        match &mut self.state {
             LinkState::Open { deadline: Some(deadline), .. } if *deadline <= now => {
                 let text = "the server does not complete the handshake within 5 s";
-                return self.fail(io::Error::other(text));
+                self.fail(io::Error::other(text))
             }
-            LinkState::Connecting { socket, others, deadline } => {
-                let result = match is_writable {
-                    true => sockopt::socket_error(&*socket).and_then(|error| error),
-                    false if *deadline <= now => Err(Errno::TIMEDOUT),
-                    false => return LinkEvent::Nothing,
-                };
-                (result, core::mem::take(others))
-            }
-            _ => return LinkEvent::Nothing,
-        };
-        match (result, others) {
-            (Ok(()), _) => self.open(now),
-            (Err(error), others) if others.is_empty() => self.fail(error.into()),
-            (Err(_), others) => self.connect(others, now),
+            LinkState::Connecting(race) => match race.step(now) {
+                None => LinkEvent::Nothing,
+                Some(Ok(socket)) => self.open(socket, now),
+                Some(Err(error)) => self.fail(error),
+            },
+            _ => LinkEvent::Nothing,
         }
     }
 
     /// The socket is connected.
-    fn open(&mut self, now: Instant) -> LinkEvent {
-        let LinkState::Connecting { socket, .. } = core::mem::take(&mut self.state) else {
-            return LinkEvent::Nothing;
-        };
+    fn open(&mut self, socket: OwnedFd, now: Instant) -> LinkEvent {
         let host = &self.address.host;
         match Transport::new(socket, &self.address, host, self.target.tls.as_ref()) {
             Ok(transport) if transport.is_ready => {
@@ -289,7 +266,7 @@ impl Link {
     pub(crate) fn descriptor(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         match &self.state {
             LinkState::Closed | LinkState::LookingUp => None,
-            LinkState::Connecting { socket, .. } => Some((socket.as_fd(), PollFlags::OUT)),
+            LinkState::Connecting(race) => race.newest().map(|socket| (socket, PollFlags::OUT)),
             LinkState::Open { transport, .. } => {
                 let write =
                     if transport.is_blocked() { PollFlags::OUT } else { PollFlags::empty() };
@@ -299,30 +276,14 @@ impl Link {
     }
 
     /// When to call [`progress`](Self::progress).
-    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
-            LinkState::Connecting { deadline, .. } => Some(*deadline),
+            LinkState::Connecting(race) => race.poll_timeout(),
             LinkState::Open { deadline, .. } => *deadline,
             LinkState::Closed | LinkState::LookingUp => None,
         }
     }
 }
-
-/// A socket that is connecting.
-fn start(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    // A Time request must leave at the instant that it names.
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    match connect(&socket, &address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(error),
-    }
-}
-
-/// For each address.
-const CONNECT_TIMEOUT: Span = Span::from_secs(3);
 
 /// TLS and WebSocket together.
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(5);

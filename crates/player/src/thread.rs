@@ -314,7 +314,7 @@ impl PlayerThread {
 
     /// Reads what has arrived, a bounded part of it: the device must be served meanwhile.
     fn serve_link(&mut self, ready: &Ready) {
-        let event = self.link.progress(ready.link_writable, clock::now());
+        let event = self.link.progress(clock::now());
         self.link_event(event);
         if ready.link_writable {
             let event = self.link.flush();

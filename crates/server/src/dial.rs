@@ -1,16 +1,23 @@
-//! Outgoing connections: name lookup, TCP, and TLS with the machine's root certificates.
+//! Outgoing connections: name lookup, TCP, and TLS with the machine's root certificates. The
+//! addresses of a name are tried as [`AddressRace`] says.
 //!
 //! Each lookup runs on a thread of its own, because it can take arbitrarily long and the runtime's
 //! one blocking thread belongs to the disk. Callers limit the total time.
 
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
+use aulos_core::Instant;
+use aulos_io::SystemClock;
+use aulos_session::connect::AddressRace;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -20,8 +27,6 @@ use crate::tls::ByteStream;
 /// Maximum number of concurrent lookups. One that hangs ends when the system's resolver times out,
 /// after about half a minute.
 const MAX_LOOKUPS: usize = 8;
-/// Maximum number of addresses tried per name.
-const MAX_ADDRESSES: usize = 4;
 
 /// Opens connections.
 #[derive(Debug)]
@@ -128,17 +133,16 @@ impl Dialer {
         host: &str,
         port: u16,
     ) -> Result<DialedStream, DialError> {
-        let mut failure = DialError::Name;
-        for address in self.resolve(host, port).await? {
-            match TcpStream::connect(address).await {
-                Ok(socket) if secure => {
-                    return Ok(DialedStream::Tls(Box::new(self.start_tls(host, socket).await?)));
-                }
-                Ok(socket) => return Ok(DialedStream::Plain(socket)),
-                Err(error) => failure = DialError::Connect(error.kind()),
-            }
+        let found = self.resolve(host, port).await?;
+        if found.is_empty() {
+            return Err(DialError::Name);
         }
-        Err(failure)
+        let connected = connect_to_any(found, None).await;
+        let (_, socket) = connected.map_err(|error| DialError::Connect(error.kind()))?;
+        Ok(match secure {
+            true => DialedStream::Tls(Box::new(self.start_tls(host, socket).await?)),
+            false => DialedStream::Plain(socket),
+        })
     }
 
     /// Performs a TLS handshake with a connected host and verifies its name.
@@ -157,7 +161,7 @@ impl Dialer {
         shaken.map_err(|error| DialError::Tls(error.to_string()))
     }
 
-    /// Resolves the first addresses of a host.
+    /// Resolves the addresses of a host.
     ///
     /// # Errors
     /// [`DialError::Name`] and [`DialError::Busy`].
@@ -179,7 +183,7 @@ impl Dialer {
         let host = host.to_owned();
         let lookup = move || {
             let addresses = (host.as_str(), port).to_socket_addrs();
-            let addresses = addresses.map(|all| all.take(MAX_ADDRESSES).collect::<Vec<_>>());
+            let addresses = addresses.map(Iterator::collect::<Vec<_>>);
             drop(permit);
             // The caller may have timed out.
             sender.send(addresses).ok();
@@ -188,6 +192,66 @@ impl Dialer {
         thread.map_err(|_| DialError::Busy)?;
         receiver.await.map_err(|_| DialError::Name)?.map_err(|_| DialError::Name)
     }
+}
+
+/// Connects to the first of these addresses that answers. `receive_buffer` is the size of the
+/// kernel's buffer, if not the usual one.
+///
+/// # Errors
+/// That of the last attempt, if all fail.
+pub(crate) async fn connect_to_any(
+    addresses: Vec<SocketAddr>,
+    receive_buffer: Option<u32>,
+) -> io::Result<(SocketAddr, TcpStream)> {
+    let mut race = AddressRace::new(addresses);
+    let mut attempts: Vec<ConnectAttempt> = Vec::new();
+    let mut failure = io::Error::from(io::ErrorKind::TimedOut);
+    loop {
+        while let Some(address) = race.poll_output(SystemClock::now()) {
+            attempts.push(Box::pin(connect(address, receive_buffer)));
+        }
+        if race.is_lost() || race.is_expired(SystemClock::now()) {
+            return Err(failure);
+        }
+        let due = race.poll_timeout().map_or(Instant::ZERO, |at| at);
+        tokio::select! {
+            done = first_done(&mut attempts) => match done {
+                Ok(connected) => return Ok(connected),
+                Err(error) => {
+                    race.handle_failure();
+                    failure = error;
+                }
+            },
+            () = tokio::time::sleep(due.since(SystemClock::now()).into()) => {}
+        }
+    }
+}
+
+type ConnectAttempt = Pin<Box<dyn Future<Output = io::Result<(SocketAddr, TcpStream)>> + Send>>;
+
+async fn connect(
+    address: SocketAddr,
+    receive_buffer: Option<u32>,
+) -> io::Result<(SocketAddr, TcpStream)> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    if let Some(bytes) = receive_buffer {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    Ok((address, socket.connect(address).await?))
+}
+
+/// The result of the attempt that ends first, which is removed. Waits for ever without attempts.
+async fn first_done(attempts: &mut Vec<ConnectAttempt>) -> io::Result<(SocketAddr, TcpStream)> {
+    poll_fn(|context| {
+        for index in 0..attempts.len() {
+            if let Poll::Ready(done) = attempts[index].as_mut().poll(context) {
+                drop(attempts.swap_remove(index));
+                return Poll::Ready(done);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// A server at `localhost`, and a client that trusts only it.
@@ -236,6 +300,45 @@ pub(crate) fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_service_on_one_of_two_addresses_of_a_name_is_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let at = |ip: [u8; 4]| SocketAddr::from((ip, here.port()));
+        let v6: SocketAddr = format!("[::1]:{}", here.port()).parse().unwrap();
+        for found in [vec![v6, here], vec![at([127, 0, 0, 2]), v6, here], vec![here, v6]] {
+            let (address, socket) = connect_to_any(found, None).await.unwrap();
+            assert_eq!((address, socket.peer_addr().unwrap()), (here, here));
+        }
+        let failure = connect_to_any(vec![v6, at([127, 0, 0, 2])], None).await.unwrap_err();
+        assert_eq!(failure.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_delays_the_next_by_a_quarter_of_a_second() {
+        // Its queue of connections is full, so the kernel answers no further ones.
+        let silent = TcpSocket::new_v4().unwrap();
+        silent.bind("127.0.0.3:0".parse().unwrap()).unwrap();
+        let silent = silent.listen(1).unwrap();
+        let address = silent.local_addr().unwrap();
+        let fill = || {
+            let socket = TcpSocket::new_v4().unwrap();
+            async move {
+                let connecting = socket.connect(address);
+                let limit = std::time::Duration::from_millis(50);
+                tokio::time::timeout(limit, connecting).await.ok()?.ok()
+            }
+        };
+        let mut filled = Vec::new();
+        while let Some(socket) = fill().await {
+            filled.push(socket);
+        }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let (found, _) = connect_to_any(vec![address, here], None).await.unwrap();
+        assert_eq!(found, here);
+    }
 
     #[tokio::test]
     async fn so_many_lookups_at_once_and_no_more() {

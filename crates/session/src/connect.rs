@@ -31,6 +31,7 @@ pub struct AddressRace {
     /// Attempts that have begun and not failed.
     pending: usize,
     next_at: Instant,
+    limit: Span,
     deadline: Option<Instant>,
 }
 
@@ -53,12 +54,20 @@ impl AddressRace {
             }
         }
         waiting.truncate(MAX_ADDRESSES);
-        Self { waiting, pending: 0, next_at: Instant::ZERO, deadline: None }
+        let (next_at, limit) = (Instant::ZERO, CONNECT_TIMEOUT);
+        Self { waiting, pending: 0, next_at, limit, deadline: None }
+    }
+
+    /// The same, with another limit of all attempts together than ten seconds.
+    #[must_use]
+    pub const fn within(mut self, limit: Span) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// The address to connect to now, if another attempt is due.
     pub fn poll_output(&mut self, now: Instant) -> Option<SocketAddr> {
-        self.deadline.get_or_insert(now + CONNECT_TIMEOUT);
+        self.deadline.get_or_insert(now + self.limit);
         if self.pending > 0 && now < self.next_at {
             return None;
         }
@@ -66,6 +75,16 @@ impl AddressRace {
         self.pending += 1;
         self.next_at = now + ATTEMPT_DELAY;
         Some(address)
+    }
+
+    /// When to poll again: another attempt is due, or the time is over.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match (self.waiting.is_empty(), self.pending) {
+            (true, _) => self.deadline,
+            (false, 0) => Some(Instant::ZERO),
+            (false, _) => Some(self.next_at),
+        }
     }
 
     /// An attempt has failed.
@@ -114,10 +133,13 @@ mod tests {
         assert_eq!(next(&mut race, 0).as_deref(), Some("[2001:db8::1]:1"));
         assert_eq!(next(&mut race, 100), None);
         race.handle_failure();
+        assert_eq!(race.poll_timeout(), Some(Instant::ZERO), "at once");
         assert_eq!(next(&mut race, 100).as_deref(), Some("192.0.2.1:1"), "the other family");
         assert_eq!(next(&mut race, 349), None);
         assert_eq!(next(&mut race, 350).as_deref(), Some("[2001:db8::2]:1"));
+        assert_eq!(race.poll_timeout(), Some(Instant::ZERO + Span::from_millis(600)));
         assert_eq!(next(&mut race, 600).as_deref(), Some("192.0.2.2:1"));
+        assert_eq!(race.poll_timeout(), Some(Instant::ZERO + CONNECT_TIMEOUT));
         assert_eq!(next(&mut race, 9_000), None);
         for _ in 0..3 {
             assert!(!race.is_lost());
@@ -135,5 +157,8 @@ mod tests {
         let at = |millis| Instant::ZERO + Span::from_millis(millis);
         assert!(!race.is_expired(at(9_999)) && race.is_expired(at(10_000)));
         assert!(AddressRace::new(Vec::new()).is_lost());
+        let mut short = AddressRace::new(vec![]).within(Span::from_secs(4));
+        assert_eq!(next(&mut short, 0), None);
+        assert!(!short.is_expired(at(3_999)) && short.is_expired(at(4_000)));
     }
 }

@@ -265,15 +265,9 @@ fn connect(server: &str) -> io::Result<TcpStream> {
         _ => PORT,
     };
     // The resolver knows the zone of a link-local address, but no brackets.
-    let addresses: Vec<_> = (host_of(server), port).to_socket_addrs().map_err(unknown)?.collect();
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, TIMEOUT) {
-            Ok(socket) => return Ok(socket),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+    aulos_io::feed::connect_to_any(
+        (host_of(server), port).to_socket_addrs().map_err(unknown)?.collect(),
+    )
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
 use rustix::time::Timespec;
 
+use crate::SystemClock;
+
 /// An attempt to connect to a host, which never waits.
 #[derive(Debug)]
 pub(super) enum ConnectAttempt {
@@ -64,6 +66,31 @@ impl ConnectAttempt {
             Self::Connecting(race) => Ok(race.step(now)?),
             connected @ Self::Connected(_) => Ok(connected),
         }
+    }
+}
+
+/// Connects to the first of these addresses that answers, and waits for that.
+///
+/// # Errors
+/// That of the last attempt, if all fail; `NotFound` without any address.
+pub fn connect_to_any(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut race = ConnectRace::new(addresses);
+    if race.race.is_lost() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host name has no address"));
+    }
+    loop {
+        race = match race.step(SystemClock::now())? {
+            ConnectAttempt::Connected(stream) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            ConnectAttempt::Connecting(race) => race,
+            ConnectAttempt::Resolving(_) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        let mut fds: Vec<_> =
+            race.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::OUT)).collect();
+        // A signal ends the wait early.
+        let _ready = poll(&mut fds, Some(&WAIT));
     }
 }
 
@@ -134,12 +161,13 @@ fn is_connected(socket: &OwnedFd) -> io::Result<bool> {
     Ok(true)
 }
 
+/// How long a caller that waits is not told that another attempt is due.
+const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
     use std::time::Duration;
-
-    use crate::SystemClock;
 
     use super::*;
 
@@ -165,6 +193,8 @@ mod tests {
             let stream = connected(ConnectAttempt::Connecting(ConnectRace::new(found))).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), here);
         }
+        assert_eq!(connect_to_any(vec![v6, here]).unwrap().peer_addr().unwrap(), here);
+        assert_eq!(connect_to_any(vec![]).unwrap_err().kind(), io::ErrorKind::NotFound);
         let failure = connected(ConnectAttempt::Connecting(ConnectRace::new(vec![v6, v4])));
         let Err(ConnectFailure::Io(error)) = failure else { panic!("{failure:?}") };
         assert!(error.raw_os_error().is_some(), "{error}");

@@ -29,6 +29,7 @@ use aulos_proto::packets::EncodedFormat;
 
 pub use aulos_rt::isolate_child;
 pub use bytes::{ByteFeed, FEED_BLOCKS};
+pub use connect::connect_to_any;
 pub use device_failure::DeviceFailure;
 pub use dj::{
     DJ_STALL_TIMEOUT, DjCounters, DjEndReason, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot,

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::future::Future;
-use std::io;
 #[cfg(test)]
 use std::net::IpAddr;
 use std::net::SocketAddr;
@@ -21,10 +20,10 @@ use aulos_session::radio::{
 };
 #[cfg(test)]
 use rustls::ClientConfig;
-use tokio::net::TcpSocket;
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::dial::{DialError, DialedStream, Dialer};
+use crate::dial::{DialError, DialedStream, Dialer, connect_to_any};
 
 /// Makes requests.
 #[derive(Debug)]
@@ -53,7 +52,9 @@ pub(super) struct OpenedStream {
 enum Activity<'a> {
     Idle,
     Resolving(Task<'a, Vec<SocketAddr>>),
-    Connecting(Task<'a, DialedStream>),
+    Connecting(Task<'a, (SocketAddr, TcpStream)>),
+    /// The TLS handshake, or the request.
+    Sending(Task<'a, DialedStream>),
     Open(DialedStream),
 }
 
@@ -100,14 +101,14 @@ impl StreamFetcher {
                     (FetchOutput::Resolve(url), _) => {
                         Activity::Resolving(Box::pin(self.resolve(url, hosts)))
                     }
-                    (FetchOutput::Connect(address), _) => {
-                        Activity::Connecting(Box::pin(connect(address)))
+                    (FetchOutput::Connect(addresses), _) => {
+                        Activity::Connecting(Box::pin(connect(addresses)))
                     }
                     (FetchOutput::StartTls(url), Activity::Open(stream)) => {
-                        Activity::Connecting(Box::pin(self.start_tls(url, stream)))
+                        Activity::Sending(Box::pin(self.start_tls(url, stream)))
                     }
                     (FetchOutput::Send(request), Activity::Open(stream)) => {
-                        Activity::Connecting(Box::pin(send(request, stream)))
+                        Activity::Sending(Box::pin(send(request, stream)))
                     }
                     (FetchOutput::Opened(opened), Activity::Open(stream)) => {
                         return Ok((*opened, stream));
@@ -168,6 +169,16 @@ impl Activity<'_> {
             Self::Connecting(task) => {
                 let done = task.await;
                 match done {
+                    Ok((address, socket)) => {
+                        *self = Self::Open(DialedStream::Plain(socket));
+                        FetchInput::Connected(address)
+                    }
+                    Err(error) => FetchInput::Failed(error),
+                }
+            }
+            Self::Sending(task) => {
+                let done = task.await;
+                match done {
                     Ok(stream) => {
                         *self = Self::Open(stream);
                         FetchInput::Done
@@ -184,14 +195,9 @@ impl Activity<'_> {
 }
 
 /// Limits the kernel's receive buffer, which would add delay.
-async fn connect(address: SocketAddr) -> Result<DialedStream, RadioError> {
-    let connected = async {
-        let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-        socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
-        socket.connect(address).await
-    };
-    let connected: io::Result<_> = connected.await;
-    connected.map(DialedStream::Plain).map_err(|error| RadioError::Connect(error.kind()))
+async fn connect(addresses: Vec<SocketAddr>) -> Result<(SocketAddr, TcpStream), RadioError> {
+    let connected = connect_to_any(addresses, Some(RECEIVE_BUFFER)).await;
+    connected.map_err(|error| RadioError::Connect(error.kind()))
 }
 
 async fn send(request: String, mut stream: DialedStream) -> Result<DialedStream, RadioError> {

@@ -3,16 +3,16 @@
 //! The streams run on the shared threads of [`aulos_io::udp`]; this module only starts, ends and
 //! surveys them. Nothing here runs per packet.
 
+mod destination;
 mod manager;
 mod status;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use aulos_config::limits::MAX_RELAYS;
 use aulos_config::{PortRange, RelaySettings};
@@ -186,7 +186,7 @@ impl Relays {
         if self.running.iter().any(|running| running.config.name == config.name) {
             return Err(RelayError::DuplicateName(name()));
         }
-        let dest = resolve(&config.dest)
+        let dest = destination::resolve(&config.dest, config.listen.host)
             .map_err(|error| RelayError::Destination(name(), config.dest.host.clone(), error))?;
         let mut stream_config = config.stream_config();
         stream_config.clock = wall_clock();
@@ -436,27 +436,6 @@ fn bind_second_path(
     let at = SocketAddr::new(also.host, also.first.saturating_add(place));
     bind_socket(at, &SocketOptions::default()).map_err(|error| (at, error))
 }
-
-/// The first address of a name. The lookup has a thread of its own, because it can take arbitrarily
-/// long; the control thread waits for [`LOOKUP_TIMEOUT`] at most.
-fn resolve(dest: &PortRange<String>) -> io::Result<SocketAddr> {
-    if let Ok(host) = dest.host.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(host, dest.first));
-    }
-    let (sender, mut answer) = aulos_rt::channel::bounded(1);
-    let (host, port) = (dest.host.clone(), dest.first);
-    std::thread::Builder::new().name("aulos-look-up".to_owned()).spawn(move || {
-        let found = (host.as_str(), port).to_socket_addrs().map(|mut all| all.next());
-        // The receiver may have timed out.
-        drop(sender.send(found));
-    })?;
-    let slow = || io::Error::new(io::ErrorKind::TimedOut, "the name lookup timed out");
-    let none = || io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
-    answer.recv_timeout(LOOKUP_TIMEOUT).map_err(|_| slow())??.ok_or_else(none)
-}
-
-/// Time for which the control thread waits for a lookup.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time of day, for RTCP reports.
 pub fn wall_clock() -> (Instant, NtpTime) {

@@ -59,7 +59,9 @@ impl FetchConfig {
 pub enum FetchInput<'a> {
     /// The addresses of the host.
     Resolved(Vec<SocketAddr>),
-    /// [`FetchOutput::Connect`], [`FetchOutput::StartTls`] or [`FetchOutput::Send`] is done.
+    /// [`FetchOutput::Connect`] is done, with this address.
+    Connected(SocketAddr),
+    /// [`FetchOutput::StartTls`] or [`FetchOutput::Send`] is done.
     Done,
     /// What was to be done has failed, or the answer cannot be read.
     Failed(RadioError),
@@ -73,8 +75,8 @@ pub enum FetchInput<'a> {
 pub enum FetchOutput {
     /// Look up a host. Earlier connections are closed.
     Resolve(HttpUrl),
-    /// Connect to an address.
-    Connect(SocketAddr),
+    /// Connect to one of these addresses of a host; see [`AddressRace`](crate::connect::AddressRace).
+    Connect(Vec<SocketAddr>),
     /// Perform a TLS handshake with this host on the connection.
     StartTls(HttpUrl),
     /// Send a request.
@@ -142,8 +144,8 @@ struct Request {
 enum Stage {
     /// The host is looked up.
     Resolving,
-    /// The first of these addresses is being connected to.
-    Connecting(VecDeque<SocketAddr>),
+    /// The addresses of the host are being connected to.
+    Connecting,
     /// The TLS handshake is performed.
     Securing,
     /// The request is being sent.
@@ -205,18 +207,21 @@ impl StreamFetch {
         let Some(request) = &mut self.request else { return };
         let result = match input {
             FetchInput::Resolved(found) => match request.candidate.select(found, &self.config) {
+                Ok(addresses) if addresses.is_empty() => {
+                    Err(RadioError::Name(request.candidate.url.host.clone()))
+                }
                 Ok(addresses) => {
-                    request.stage = Stage::Connecting(addresses);
-                    return self.connect(now, None);
+                    request.enter(now, Stage::Connecting, &self.config);
+                    return self.outputs.push_back(FetchOutput::Connect(addresses));
                 }
                 Err(error) => Err(error),
             },
-            FetchInput::Done => {
-                return match request.step(now, &self.config) {
-                    Ok(output) => self.outputs.extend(output),
-                    Err(error) => self.end(now, Err(error)),
-                };
+            FetchInput::Connected(address) => {
+                let class = (self.config.class_of)(address.ip());
+                request.candidate.scope = request.candidate.scope.after(class);
+                return self.step(now);
             }
+            FetchInput::Done => return self.step(now),
             FetchInput::Failed(error) => Err(error),
             FetchInput::Received(bytes) => request.receive(bytes),
         };
@@ -253,31 +258,17 @@ impl StreamFetch {
                 let result = request.inspect(false);
                 self.proceed(now, result);
             }
-            // The next address of the host may be reachable.
-            Err(error) if matches!(request.stage, Stage::Connecting(_)) => {
-                if let Stage::Connecting(addresses) = &mut request.stage {
-                    addresses.pop_front();
-                }
-                self.connect(now, Some(error));
-            }
             done => self.end(now, done),
         }
     }
 
-    /// Connects to the next address of the host.
-    fn connect(&mut self, now: Instant, failure: Option<RadioError>) {
+    /// What was to be done is done.
+    fn step(&mut self, now: Instant) {
         let Some(request) = &mut self.request else { return };
-        let next = match &request.stage {
-            Stage::Connecting(addresses) => addresses.front().copied(),
-            _ => None,
-        };
-        let Some(address) = next else {
-            let unknown = || RadioError::Name(request.candidate.url.host.clone());
-            let error = failure.unwrap_or_else(unknown);
-            return self.end(now, Err(error));
-        };
-        request.deadline = now + CONNECT;
-        self.outputs.push_back(FetchOutput::Connect(address));
+        match request.step(now, &self.config) {
+            Ok(output) => self.outputs.extend(output),
+            Err(error) => self.end(now, Err(error)),
+        }
     }
 
     /// Ends a request, and starts the next one.
@@ -341,8 +332,8 @@ impl Candidate {
         &self,
         found: Vec<SocketAddr>,
         config: &FetchConfig,
-    ) -> Result<VecDeque<SocketAddr>, RadioError> {
-        self.scope.filter(&self.url.host, found, config.class_of).map(VecDeque::from)
+    ) -> Result<Vec<SocketAddr>, RadioError> {
+        self.scope.filter(&self.url.host, found, config.class_of)
     }
 }
 
@@ -360,17 +351,10 @@ impl Request {
     ) -> Result<Option<FetchOutput>, RadioError> {
         let url = &self.candidate.url;
         let (stage, output) = match &self.stage {
-            Stage::Connecting(addresses) => {
-                if let Some(address) = addresses.front() {
-                    self.candidate.scope =
-                        self.candidate.scope.after((config.class_of)(address.ip()));
-                }
-                if url.secure {
-                    (Stage::Securing, FetchOutput::StartTls(url.clone()))
-                } else {
-                    (Stage::Sending, send(url, config)?)
-                }
+            Stage::Connecting if url.secure => {
+                (Stage::Securing, FetchOutput::StartTls(url.clone()))
             }
+            Stage::Connecting => (Stage::Sending, send(url, config)?),
             Stage::Securing => (Stage::Sending, send(url, config)?),
             Stage::Sending => {
                 self.enter(now, Stage::Head(Vec::with_capacity(2_048)), config);
@@ -434,7 +418,7 @@ impl Stage {
     const fn limit(&self, config: &FetchConfig) -> (Span, &'static str) {
         match self {
             Self::Resolving => (RESOLVE, "resolving the host name"),
-            Self::Connecting(_) => (CONNECT, "connecting to the server"),
+            Self::Connecting => (CONNECT, "connecting to the server"),
             Self::Securing => (HANDSHAKE, "TLS handshake"),
             Self::Sending => (SEND, "sending the request"),
             Self::Head(_) => (config.answer_timeout, "waiting for the answer"),

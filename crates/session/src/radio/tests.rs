@@ -34,9 +34,10 @@ impl FetchFixture {
         let output = self.fetch.poll_output();
         assert!(matches!(output, Some(FetchOutput::Resolve(_))), "{output:?}");
         self.input(FetchInput::Resolved(vec![at.parse().unwrap()]));
-        let output = self.fetch.poll_output();
-        assert!(matches!(output, Some(FetchOutput::Connect(_))), "{output:?}");
-        self.input(FetchInput::Done);
+        match self.fetch.poll_output() {
+            Some(FetchOutput::Connect(to)) => self.input(FetchInput::Connected(to[0])),
+            other => panic!("no connection: {other:?}"),
+        }
         let request = match self.fetch.poll_output() {
             Some(FetchOutput::Send(request)) => request,
             other => panic!("no request: {other:?}"),
@@ -131,7 +132,7 @@ fn each_stage_has_a_limit_and_says_what_took_so_long() {
         let mut fetch = FetchFixture::new("http://a.example/live");
         let inputs: [FetchInput<'_>; 4] = [
             FetchInput::Resolved(vec![LOCAL.parse().unwrap()]),
-            FetchInput::Done,
+            FetchInput::Connected(LOCAL.parse().unwrap()),
             FetchInput::Done,
             FetchInput::Received(b"HTTP/1.1 200 OK\r\n\r\n"),
         ];
@@ -146,16 +147,14 @@ fn each_stage_has_a_limit_and_says_what_took_so_long() {
 }
 
 #[test]
-fn one_address_after_the_other_is_tried() {
+fn all_addresses_are_tried_at_once() {
     let mut fetch = FetchFixture::new("http://a.example/live");
     drop(fetch.fetch.poll_output());
     let all = ["127.0.0.1:80", "127.0.0.2:80", "127.0.0.3:80"].map(|text| text.parse().unwrap());
     fetch.input(FetchInput::Resolved(all.to_vec()));
-    for address in all {
-        let output = fetch.fetch.poll_output();
-        assert!(matches!(output, Some(FetchOutput::Connect(to)) if to == address), "{output:?}");
-        fetch.input(FetchInput::Failed(RadioError::Connect(std::io::ErrorKind::ConnectionRefused)));
-    }
+    let output = fetch.fetch.poll_output();
+    assert!(matches!(&output, Some(FetchOutput::Connect(to)) if *to == all), "{output:?}");
+    fetch.input(FetchInput::Failed(RadioError::Connect(std::io::ErrorKind::ConnectionRefused)));
     assert!(matches!(fetch.failure(), RadioError::Connect(_)));
     let mut fetch = FetchFixture::new("http://a.example/live");
     fetch.input(FetchInput::Resolved(Vec::new()));
