@@ -23,6 +23,7 @@ mod opus;
 mod pool;
 pub mod reactor;
 pub mod replace;
+mod retry_time;
 mod slab;
 mod source_path;
 mod sys;
@@ -32,6 +33,7 @@ mod worker;
 
 pub use clock::SystemClock;
 pub use pool::{CodecPool, Job, JobStatus};
+pub use retry_time::RetryTime;
 pub use source_path::SourcePath;
 pub use worker::{WorkerTaskId, Workers};
 

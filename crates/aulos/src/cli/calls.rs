@@ -288,7 +288,10 @@ mod tests {
                     ],
                     "sources": [
                         { "name": "studio", "state": "ready", "reason": null },
-                        { "name": "loop", "state": "failed", "reason": "no such file" },
+                        {
+                            "name": "loop", "state": "failed", "reason": "no such file",
+                            "retry_in_s": 12,
+                        },
                     ],
                     "pushes": [
                         {
@@ -308,7 +311,7 @@ mod tests {
             "aulos 0.1.0 on box, up 01:01:01\n\
              kitchen: playing studio, -18.2 LUFS; clients 2, web listeners 1\n\
              \x20 source    studio           ready\n\
-             \x20 source    loop             failed: no such file\n\
+             \x20 source    loop             failed: no such file; next attempt in 12 s\n\
              \x20 output    http://a/b       retrying: x; next attempt in 7 s\n\
              \x20 output    http://c/d       pushing\n\
              \x20 output    rtp://224.0.0.1:5004 sending\n\

@@ -214,7 +214,7 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     let (text, here) = (text.display().to_string(), format!("file://{}", text.display()));
     for (arguments, code, says) in [
         (&["gopher://x"][..], 2, "unknown source scheme `gopher`"),
-        (&["http://127.0.0.1:1/live"], 69, "the server cannot be reached"),
+        (&["http://127.0.0.1:1/live"], 69, "connection refused"),
         (&["tone://?dbfs=3"], 2, "`dbfs` is 3: it must be -120 to 0 dBFS"),
         (&[&text], 65, "not an audio file of a supported format"),
         (&["nowhere/at/all.wav"], 2, "hint: there is no "),

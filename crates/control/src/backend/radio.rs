@@ -1,5 +1,6 @@
 //! State of web radio sources.
 
+use aulos_core::Instant;
 use aulos_io::feed::StreamInfo;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::radio::RadioInfo;
@@ -11,6 +12,8 @@ pub struct RadioState {
     pub phase: RadioPhase,
     /// Why it does not play, while it does not.
     pub reason: Option<String>,
+    /// When it is tried again, while it does not play.
+    pub retry_at: Option<Instant>,
     /// Whether an early retry is pointless: the stream does not exist, or cannot be decoded.
     pub is_permanent: bool,
     /// What the station reports about itself.

@@ -37,6 +37,8 @@ pub struct StationStatus {
     pub active: Option<usize>,
     /// State of each of `Station::sources`.
     pub sources: Vec<SourceState>,
+    /// Time until the next attempt, for those of `Station::sources` that have failed.
+    pub retries: Vec<Option<Span>>,
     /// Peak of each channel since the last snapshot, relative to full scale.
     pub levels: Vec<Db>,
     /// Loudness of the output, since the start or the last reset.

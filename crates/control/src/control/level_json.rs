@@ -1,6 +1,6 @@
 //! Levels, loudness and the state of a normalizer as JSON.
 
-use aulos_core::{Db, Lufs, SampleRate};
+use aulos_core::{Db, Lufs, SampleRate, Span};
 use aulos_dsp::normalize::LoudnessStats;
 use serde_json::{Value, json};
 
@@ -32,6 +32,11 @@ pub(super) fn loudness(loudness: &Loudness) -> Value {
         "current_true_peak_dbtp": db(loudness.current_true_peak),
         "current_sample_peak_dbfs": db(loudness.current_sample_peak),
     })
+}
+
+/// A time that is waited for, in seconds: not zero before it is over.
+pub(super) fn whole_seconds(left: Span) -> i64 {
+    (left.max(Span::ZERO).as_millis() + 999) / 1_000
 }
 
 pub(super) fn round_to_hundredths(value: f64) -> f64 {

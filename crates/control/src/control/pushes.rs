@@ -1,9 +1,9 @@
 //! The status of pushes, as JSON.
 
 use aulos_config::PushSettings;
-use aulos_core::Span;
 use serde_json::{Value, json};
 
+use super::level_json::whole_seconds;
 use crate::backend::PushState;
 
 /// The status of a push.
@@ -19,7 +19,7 @@ pub(super) fn status_json(push: &PushSettings, state: &PushState) -> Value {
         "connects": state.connects,
         "failures": state.failures,
         "last_error": state.error,
-        "retry_in_s": state.retry_in.map(|span| (span.max(Span::ZERO).as_millis() + 999) / 1_000),
+        "retry_in_s": state.retry_in.map(whole_seconds),
         "title_error": state.title_error,
     })
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::context::CallContext;
 use super::event_history::{EventKind, EventSeverity, NewEvent};
-use super::level_json::round_to_hundredths;
+use super::level_json::{round_to_hundredths, whole_seconds};
 use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
 use super::{Control, ControlState};
@@ -280,7 +280,7 @@ fn upload_json(state: &UploadState) -> Value {
         "broken": state.broken_entries,
         "last_error": state.error,
         "failing_for_s": state.since.map(|since| since.as_millis() / 1_000),
-        "retry_in_s": state.retry_in.map(|span| (span.max(Span::ZERO).as_millis() + 999) / 1_000),
+        "retry_in_s": state.retry_in.map(whole_seconds),
     })
 }
 

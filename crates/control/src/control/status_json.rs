@@ -7,7 +7,7 @@ use aulos_proto::uri::Uri;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::level_json::{levels, loudness, normalizer_json, round_to_hundredths};
+use super::level_json::{levels, loudness, normalizer_json, round_to_hundredths, whole_seconds};
 use super::state::HostInfo;
 use super::station_slot::StationSlot;
 use super::{djs, fallback, pushes, radio, recordings, rtp};
@@ -252,6 +252,7 @@ pub(super) fn station<'a>(
                 SourceState::Failed(_) => "failed",
             },
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+            "retry_in_s": status.retries.get(index).copied().flatten().map(whole_seconds),
             "health": status
                 .source_conditions
                 .get(index)

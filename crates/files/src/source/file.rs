@@ -5,7 +5,7 @@ use core::fmt;
 use aulos_core::{Backoff, Block, ChannelLayout, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_engine::standby::{StandbyHandle, StandbyRequest};
-use aulos_io::{Job, JobStatus, SourcePath, SystemClock};
+use aulos_io::{Job, JobStatus, RetryTime, SourcePath, SystemClock};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
@@ -47,6 +47,7 @@ pub struct FileSource {
     options: FileDecodeOptions,
     work: FileJobState,
     backoff: Backoff,
+    retry: RetryTime,
     state: LatestPublisher<FileState>,
     standby: Option<StandbyHandle>,
     /// Until the first warning: each is given once per file, not in every round of a loop.
@@ -85,7 +86,8 @@ impl FileSource {
         let (state, seen) = aulos_rt::latest(FileState::Waiting);
         let work = FileJobState::Closed(pool, items);
         let (path, backoff) = (path.into(), Backoff::new(seed));
-        let file = Self { path, options, work, backoff, state, standby: None, report: None };
+        let (retry, standby, report) = (RetryTime::default(), None, None);
+        let file = Self { path, options, work, backoff, retry, state, standby, report };
         (file, consumer, seen)
     }
 
@@ -106,6 +108,12 @@ impl FileSource {
     ) -> Self {
         self.report = Some(Box::new(report));
         self
+    }
+
+    /// When the file is tried again, for its status.
+    #[must_use]
+    pub fn retry_time(&self) -> RetryTime {
+        self.retry.clone()
     }
 
     fn report_warnings(&mut self, feed: &FileFeed) {
@@ -146,11 +154,13 @@ impl FileSource {
         match FileDecoder::open_source(&self.path, self.options) {
             Ok(decoder) => {
                 self.state.publish(FileState::Running);
+                self.retry.set(None);
                 self.decode(Box::new(FileFeed::new(decoder, pool, items)))
             }
             Err(error) => {
                 self.state.publish(FileState::OpenFailed(error));
                 self.backoff.failed(now);
+                self.retry.set(Some(self.backoff.retry_at()));
                 self.work = FileJobState::Closed(pool, items);
                 JobStatus::Pending
             }

@@ -9,6 +9,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, Pool, Pooled};
 
 use super::FeedState;
+use crate::RetryTime;
 
 /// Converts a byte stream to blocks for a station.
 ///
@@ -40,6 +41,7 @@ pub struct ByteFeed {
     /// The stand-by control of the station; without one the source is always needed.
     standby: Option<StandbyHandle>,
     demand: StandbyRequest,
+    retry: RetryTime,
     seed: u64,
 }
 
@@ -84,6 +86,7 @@ impl ByteFeed {
             refused: None,
             standby: None,
             demand: StandbyRequest::Play,
+            retry: RetryTime::default(),
             seed,
         };
         (feed, consumer)
@@ -302,6 +305,17 @@ impl ByteFeed {
         matches!(self.opening, SenderOpening::Refused)
     }
 
+    /// When the source is tried again, for its status.
+    #[must_use]
+    pub fn retry_time(&self) -> RetryTime {
+        self.retry.clone()
+    }
+
+    /// The source has failed, and is tried again then; to be called after [`ByteFeed::report`].
+    pub(super) fn will_retry(&self, at: Instant) {
+        self.retry.set(Some(at));
+    }
+
     /// Publishes the state of the source. What was wrong with a sender is the state until the next
     /// one sends samples: a file is written and closed within milliseconds.
     pub fn report(&mut self, state: FeedState) {
@@ -322,6 +336,7 @@ impl ByteFeed {
             );
             standby.report(if broken { LinkState::Broken } else { LinkState::Open });
         }
+        self.retry.set(None);
         if state != self.reported {
             self.reported = state;
             self.state.publish(state);

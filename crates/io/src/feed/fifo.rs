@@ -224,6 +224,7 @@ impl FifoFeeder {
             FifoError::Io(error) => FeedState::Failed(error.raw_os_error().unwrap_or(0)),
         });
         self.backoff.failed(now);
+        self.feed.will_retry(self.backoff.retry_at());
         NextPoll::Later
     }
 }

@@ -100,6 +100,7 @@ impl ProcessFeeder {
         self.feed.mark_lost();
         self.feed.report(state);
         self.backoff.failed(now);
+        self.feed.will_retry(self.backoff.retry_at());
         NextPoll::Later
     }
 }

@@ -247,6 +247,7 @@ impl Feeder for TcpServerFeeder {
         if let Err(error) = self.listen(now) {
             self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
             self.backoff.failed(now);
+            self.feed.will_retry(self.backoff.retry_at());
             return NextPoll::Later;
         }
         self.accept(now);
@@ -357,6 +358,7 @@ impl Feeder for TcpClientFeeder {
                 // The feed names the format in its place.
                 self.feed.report(FeedState::Waiting);
                 self.backoff.refused(now);
+                self.feed.will_retry(self.backoff.retry_at());
             }
             Ok(link) => self.link = link,
             Err(failure) => {
@@ -364,6 +366,7 @@ impl Feeder for TcpClientFeeder {
                 self.feed.mark_lost();
                 self.feed.report(failure.state());
                 self.backoff.failed(now);
+                self.feed.will_retry(self.backoff.retry_at());
             }
         }
         if matches!(self.link, TcpLink::Up(_)) { NextPoll::Soon } else { NextPoll::Later }
@@ -400,6 +403,7 @@ mod tests {
     fn a_name_without_address_is_said() {
         let (publisher, mut state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, _items) = ByteFeed::new(SampleSpec::DEFAULT, publisher, 1);
+        let retry = feed.retry_time();
         let mut feeder = TcpClientFeeder::new("nothing.invalid:1".to_owned(), None, feed);
         let begin = std::time::Instant::now();
         while *state.read() == FeedState::Waiting {
@@ -408,6 +412,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(*state.read(), FeedState::Unresolved);
+        assert!(retry.get().is_some());
     }
 
     #[test]

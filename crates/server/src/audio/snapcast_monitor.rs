@@ -1,6 +1,7 @@
 //! The state of a Snapcast source, for the status and the log.
 
 use aulos_control::backend::PassStatus;
+use aulos_core::Instant;
 use aulos_engine::ready_chunk::PassThroughState;
 use aulos_rt::LatestReader;
 use aulos_session::snapcast::{PassObstacle, SnapcastInputStatus};
@@ -22,6 +23,11 @@ impl SnapcastMonitor {
     /// Why the source cannot be played.
     pub(super) fn problem(&mut self) -> Option<String> {
         self.state.read().error.as_ref().map(ToString::to_string)
+    }
+
+    /// When the server is contacted again, if the last connection has failed.
+    pub(super) fn retry_at(&mut self) -> Option<Instant> {
+        self.state.read().retry_at
     }
 
     /// Whether its chunks are passed, for a source that is to pass them; `state` is that of its

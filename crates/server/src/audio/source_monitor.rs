@@ -1,6 +1,8 @@
 //! The state of a station's sources, by type.
 
+use aulos_core::Instant;
 use aulos_files::source::FileState;
+use aulos_io::RetryTime;
 use aulos_io::feed::FeedState;
 use aulos_rt::LatestReader;
 
@@ -15,9 +17,9 @@ pub(super) enum SourceMonitor {
     /// Generated here or by another station; cannot fail.
     Generated,
     /// Raw samples from outside.
-    Feed(LatestReader<FeedState>),
+    Feed(LatestReader<FeedState>, RetryTime),
     /// A decoded file.
-    File(LatestReader<FileState>),
+    File(LatestReader<FileState>, RetryTime),
     /// Web radio.
     Radio(RadioStatusHandle),
     /// A mount for live sources.
@@ -29,6 +31,16 @@ pub(super) enum SourceMonitor {
 }
 
 impl SourceMonitor {
+    /// When the source is tried again, if it has failed.
+    pub(super) fn retry_at(&mut self) -> Option<Instant> {
+        match self {
+            Self::Feed(_, retry) | Self::File(_, retry) => retry.get(),
+            Self::Radio(radio) => radio.state().retry_at,
+            Self::Snapcast(monitor) => monitor.retry_at(),
+            Self::Generated | Self::Dj(_) | Self::Rtp(_) => None,
+        }
+    }
+
     /// The live input, if the source is one.
     pub(super) fn live_input(&mut self) -> Option<&mut LiveInput> {
         match self {

@@ -177,11 +177,12 @@ fn open_file(
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (file, items, state) = FileSource::new(path, options, inner.seeds.next_u64());
     let file = file.with_report(crate::file_warnings::log);
+    let retry = file.retry_time();
     inner.codecs.add(match standby {
         Some(handle) => Box::new(file.with_standby(handle)),
         None => Box::new(file),
     });
-    (Box::new(RingSource::new(items, Pacing::OnDemand)), SourceMonitor::File(state))
+    (Box::new(RingSource::new(items, Pacing::OnDemand)), SourceMonitor::File(state, retry))
 }
 
 fn open_radio(
@@ -209,6 +210,7 @@ fn open_byte_source(
         Some(handle) => feed.with_standby(handle),
         None => feed,
     };
+    let retry = feed.retry_time();
     if let Some(feeder) = make_feeder(config, feed, &inner.feeder_counters) {
         if !feeder.may_block() {
             inner.context.add_feeder(feeder);
@@ -216,7 +218,7 @@ fn open_byte_source(
             tracing::error!(%error, source = config.scheme(), "no thread for a device");
         }
     }
-    (Box::new(RingSource::new(items, Pacing::Live)), SourceMonitor::Feed(state))
+    (Box::new(RingSource::new(items, Pacing::Live)), SourceMonitor::Feed(state, retry))
 }
 
 /// A source whose chunks are passed is exact by its server's clock: its input covers no more than

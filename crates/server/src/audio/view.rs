@@ -1,6 +1,6 @@
 //! Converts the state of stations and reactors to the types of [`aulos_control::backend`].
 
-use aulos_config::SourceConfig;
+use aulos_config::{Endpoint, SourceConfig};
 use aulos_control::backend::{
     self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
 };
@@ -57,12 +57,18 @@ pub(super) fn status(
     let passed = passed.collect();
     let sent = running.rtp.iter_mut().map(StationRtpOutput::status).collect();
     let sources = running.sources.iter_mut().zip(&running.config.sources).zip(&status.inputs);
+    let (sources, retries) = sources
+        .map(|((watch, config), input)| {
+            let state = source(watch, &config.config, input);
+            let failed = matches!(state, SourceState::Failed(_));
+            (state, watch.retry_at().filter(|_| failed).map(|at| at.since(SystemClock::now())))
+        })
+        .unzip();
     backend::StationStatus {
         state,
         active: status.active,
-        sources: sources
-            .map(|((watch, config), input)| source(watch, &config.config, input))
-            .collect(),
+        sources,
+        retries,
         levels: status.level.peak[..status.level.channels].to_vec(),
         loudness: status.loudness,
         source_loudness,
@@ -170,19 +176,20 @@ pub(super) const fn switched(SwitchEvent { change, .. }: SwitchEvent) -> SourceS
 fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) -> SourceState {
     let failed = match watch {
         SourceMonitor::Generated => None,
-        SourceMonitor::Feed(state) => match config {
+        SourceMonitor::Feed(state, _) => match config {
             SourceConfig::Process { path, .. } => state.read().program_problem(path),
-            SourceConfig::TcpClient { address, .. } => {
-                state.read().problem().map(|problem| format!("{address}: {problem}"))
-            }
             _ => state.read().problem(),
         },
-        SourceMonitor::File(state) => state.read().problem(),
+        SourceMonitor::File(state, _) => state.read().problem(),
         SourceMonitor::Radio(watch) => watch.state().reason,
         SourceMonitor::Dj(live) => live.problem(),
         SourceMonitor::Rtp(received) => received.problem(),
         SourceMonitor::Snapcast(monitor) => monitor.problem(),
     };
+    let failed = failed.map(|reason| match server_of(config) {
+        Some(server) => format!("{server}: {reason}"),
+        None => reason,
+    });
     match (failed, input.health) {
         (_, InputHealth::Healthy { .. } | InputHealth::Suspect(InputFault::DeadChannel)) => {
             SourceState::Ready
@@ -193,6 +200,16 @@ fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) 
         (None, InputHealth::Suspect(InputFault::Late | InputFault::Error)) => SourceState::Waiting,
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
         (None, _) => SourceState::Waiting,
+    }
+}
+
+/// The server that a source connects to: an error of the network names it.
+fn server_of(config: &SourceConfig) -> Option<Endpoint> {
+    match config {
+        SourceConfig::TcpClient { address, .. } => Some(address.clone()),
+        SourceConfig::Snapcast(source) => Some(source.address.clone()),
+        SourceConfig::Http { url, .. } => Some(Endpoint { host: url.host.clone(), port: url.port }),
+        _ => None,
     }
 }
 

@@ -262,6 +262,7 @@ impl RadioTask {
         self.watch.change(|state| {
             state.phase = RadioPhase::Playing;
             (state.reason, state.title, state.is_permanent) = (None, None, false);
+            state.retry_at = None;
             state.station_info = about;
             state.connects += 1;
         });
@@ -305,6 +306,7 @@ impl RadioTask {
         if !others {
             self.unplayable.clear();
         }
+        let retry_at = self.backoff.retry_at();
         if !nothing_else {
             self.totals.count_failure(failure);
         }
@@ -316,6 +318,7 @@ impl RadioTask {
                 state.reason = Some(failure.to_string());
             }
             state.title = None;
+            state.retry_at = Some(retry_at);
             state.is_permanent = is_permanent && !others;
         });
     }

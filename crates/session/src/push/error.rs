@@ -95,7 +95,7 @@ impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(host) => write!(f, "the host name {host} has no address"),
-            Self::Connect(kind) => write!(f, "the server cannot be reached: {kind}"),
+            Self::Connect(kind) => kind.fmt(f),
             Self::TimedOut => f.write_str("the server took too long to answer"),
             Self::Tls(why) => write!(f, "TLS: {why}"),
             Self::Io(kind) => write!(f, "the connection broke before an answer: {kind}"),

@@ -136,7 +136,7 @@ fn titles_are_sent_beside_the_stream_and_a_failed_one_again() {
     assert!(push.request().contains("song=One"));
     push.input(PushInput::RequestFailed(PushError::Connect(io::ErrorKind::ConnectionRefused)));
     assert_eq!(push.state().phase, PushPhase::Pushing);
-    assert!(push.state().title_error.unwrap().contains("cannot be reached"));
+    assert!(push.state().title_error.unwrap().contains("connection refused"));
     assert_eq!(push.session.poll_timeout(), Some(push.now + TITLE_RETRY));
     assert!(push.request().contains("song=One"));
     // A title that changes meanwhile follows at once.

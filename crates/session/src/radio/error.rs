@@ -125,7 +125,7 @@ impl fmt::Display for RadioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(host) => write!(f, "the host name {host} has no address"),
-            Self::Connect(kind) => write!(f, "the server cannot be reached: {kind}"),
+            Self::Connect(kind) => kind.fmt(f),
             Self::TimedOut(what) => write!(f, "timeout: {what}"),
             Self::Tls(why) => write!(f, "TLS: {why}"),
             Self::Io(kind) => write!(f, "the connection broke: {kind}"),

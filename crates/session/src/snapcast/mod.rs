@@ -187,6 +187,7 @@ impl SnapcastInput {
         self.connection.end(self.backoff.retry_at());
         self.status.counts.failures += 1;
         (self.status.is_connected, self.status.error) = (false, Some(why));
+        self.status.retry_at = Some(self.backoff.retry_at());
         (self.unusable_since, self.has_received) = (None, false);
         if self.released.is_none() && !self.knows_clock {
             // It may never be known when these are due.
@@ -295,6 +296,7 @@ impl SnapcastInput {
             self.connection.end(self.backoff.retry_at());
             self.streams.clear();
             (self.status.is_connected, self.status.error) = (false, None);
+            self.status.retry_at = None;
         }
     }
 
@@ -427,7 +429,7 @@ impl SnapcastInput {
                 counts.played += 1;
                 self.unusable_since = None;
                 if self.has_received {
-                    self.status.error = None;
+                    (self.status.error, self.status.retry_at) = (None, None);
                     self.backoff.succeeded(now);
                 }
                 return true;

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::io;
 
+use aulos_core::Instant;
 use aulos_proto::snap::client::DisconnectReason;
 
 use super::pass::PassObstacle;
@@ -18,6 +19,8 @@ pub struct SnapcastInputStatus {
     pub stream: Option<StreamFormat>,
     /// Why the last connection or attempt has failed; none once chunks are played again.
     pub error: Option<SnapcastInputError>,
+    /// When the server is contacted again after that.
+    pub retry_at: Option<Instant>,
     /// Why its chunks cannot be passed, of a source that is to pass them.
     pub pass_obstacle: Option<PassObstacle>,
     /// Counters over all connections.
