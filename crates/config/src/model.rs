@@ -222,6 +222,9 @@ keys! {
         silence: Option<SilenceConfig>, default_doc "that of the station";
         /// Password of a mount (`icecast:`), or for another server (`snapcast:`).
         password: Option<SecretConfig>;
+        /// Charset of titles that are not UTF-8 (`http:`, `icecast:`): a label of the Encoding
+        /// Standard, such as `windows-1251`.
+        charset: Option<ConfigValue<String>>, default_doc "windows-1252";
         /// Loudness normalization of this source.
         normalize: Option<ConfigValue<NormalizeConfig>>, default_doc "off";
     }

@@ -8,6 +8,7 @@ use aulos_engine::generate::Generator;
 use aulos_io::SourcePath;
 use aulos_io::feed::FifoMode;
 use aulos_proto::http::HttpUrl;
+use aulos_proto::titles::TitleCharset;
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::PlayoutDelay;
 
@@ -68,6 +69,8 @@ pub enum SourceConfig {
     Http {
         /// The URL.
         url: HttpUrl,
+        /// The charset of titles that are not UTF-8.
+        charset: TitleCharset,
     },
     /// The programme of another station, before announcements.
     Station {
@@ -194,6 +197,8 @@ pub struct Mount {
     pub password: Option<SecretDigest>,
     /// Whether the next port is open as well, for streams of Shoutcast programs.
     pub shoutcast: bool,
+    /// The charset of titles that name none and are not UTF-8.
+    pub charset: TitleCharset,
 }
 
 impl Mount {
@@ -261,7 +266,7 @@ impl SourceConfig {
             Self::Pipe { .. } => "pipe",
             Self::File { .. } => "file",
             Self::Process { .. } => "process",
-            Self::Http { url } => {
+            Self::Http { url, .. } => {
                 if url.secure {
                     "https"
                 } else {

@@ -10,6 +10,7 @@ use aulos_io::feed::{FifoAccess, FifoMode};
 use aulos_proto::http::HttpUrl;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_proto::snap::wire::MAX_ID;
+use aulos_proto::titles::TitleCharset;
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
@@ -440,7 +441,7 @@ fn capture(api: CaptureApi, query: &Query<'_>) -> Parsed {
 /// The whole query belongs to the web server; a `name` in it is used as well.
 pub(crate) fn http(query: &Query<'_>) -> Parsed {
     match query.uri.raw.parse::<HttpUrl>() {
-        Ok(url) => Some(vec![SourceConfig::Http { url }]),
+        Ok(url) => Some(vec![SourceConfig::Http { url, charset: TitleCharset::default() }]),
         Err(error) => query
             .refuse(format!("\"{}\": {error}", query.uri.raw), "as in http://radio.example/live"),
     }
@@ -489,7 +490,9 @@ pub(crate) fn icecast(query: &Query<'_>) -> Parsed {
     if shoutcast && address.port == u16::MAX {
         return query.refuse("`shoutcast` needs the next port, and 65535 is the last", "port 8000");
     }
-    Some(vec![SourceConfig::Icecast(Mount { address, path, user, password: None, shoutcast })])
+    let (password, charset) = (None, TitleCharset::default());
+    let mount = Mount { address, path, user, password, shoutcast, charset };
+    Some(vec![SourceConfig::Icecast(mount)])
 }
 
 /// Another Snapcast server. The password is a key of its own.

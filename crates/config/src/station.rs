@@ -7,6 +7,7 @@ use aulos_dsp::normalize::LookAhead;
 use aulos_engine::encode::{CodecConfig, Mp3Config};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::standby::Standby;
+use aulos_proto::titles::TitleCharset;
 
 use crate::codec::check_library;
 use crate::fallback::{SilenceSettings, SwitchSettings};
@@ -218,7 +219,8 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
         }
         let Some((configs, from_uri)) = schemes::parse(&entry.uri, problems) else { continue };
         let several = configs.len() > 1;
-        for config_of in configs {
+        for mut config_of in configs {
+            set_charset(entry, &mut config_of, problems);
             let name = match &config_of {
                 // Several stations in one URI: each source is named after its station.
                 SourceConfig::Station { name } if several => unique_name(
@@ -258,10 +260,28 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
     all
 }
 
+/// Sets the charset of a source's titles.
+fn set_charset(entry: &SourceEntry, config: &mut SourceConfig, problems: &Problems) {
+    let Some(label) = &entry.charset else { return };
+    let Some(known) = TitleCharset::of_label(&label.value) else {
+        let message = format!("unknown charset \"{}\"", label.value);
+        let hint = "a label of the Encoding Standard, such as windows-1251 or KOI8-R";
+        return problems.add_with_hint(label.at, message, hint);
+    };
+    match config {
+        SourceConfig::Http { charset, .. } => *charset = known,
+        SourceConfig::Icecast(mount) => mount.charset = known,
+        _ => {
+            let message = "`charset` requires an http: or icecast: source";
+            problems.add_with_hint(label.at, message, "leave it out");
+        }
+    }
+}
+
 /// The URI for display: without the password of web radio.
 fn display_uri(uri: &str, config: &SourceConfig) -> String {
     match config {
-        SourceConfig::Http { url } if url.user.is_some() => url.to_string(),
+        SourceConfig::Http { url, .. } if url.user.is_some() => url.to_string(),
         _ => uri.to_owned(),
     }
 }

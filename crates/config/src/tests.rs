@@ -19,6 +19,7 @@ use aulos_engine::generate::Generator;
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
 use aulos_io::feed::{FifoAccess, FifoMode};
+use aulos_proto::titles::TitleCharset;
 
 fn env() -> Environment {
     Environment {
@@ -306,6 +307,32 @@ fn a_file_that_is_no_toml_says_where() {
 }
 
 #[test]
+fn titles_have_a_charset_that_a_radio_or_a_mount_may_name() {
+    let station = |source: &str| format!("[[station]]\nname = \"a\"\nsources = [{source}]\n");
+    let charset = |source: &str| {
+        let resolved = load_text(&station(source), &[]).unwrap();
+        match &resolved.stations[0].sources[0].config {
+            SourceConfig::Http { charset, .. } => *charset,
+            SourceConfig::Icecast(mount) => mount.charset,
+            other => panic!("{other:?}"),
+        }
+    };
+    let cyrillic = TitleCharset::of_label("windows-1251").unwrap();
+    let entry = |uri: &str, more: &str| format!("{{ uri = \"{uri}\"{more} }}");
+    for uri in ["http://radio.example/live", "icecast://127.0.0.1:8000/live"] {
+        assert_eq!(charset(&entry(uri, "")), TitleCharset::default());
+        assert_eq!(charset(&entry(uri, ", charset = \"CP1251\"")), cyrillic);
+    }
+    for (source, why) in [
+        (entry("http://radio.example/", ", charset = \"klingon\""), "unknown charset \"klingon\""),
+        (entry("demo://", ", charset = \"utf-8\""), "requires an http: or icecast: source"),
+    ] {
+        let problem = first_problem(&station(&source), &[]);
+        assert!(problem.contains(why), "{problem}");
+    }
+}
+
+#[test]
 fn an_address_of_web_radio_is_taken_as_it_is_and_its_password_is_not_shown() {
     let text = "[[station]]\nname = \"a\"\nsources = [\"http://radio.example/live?q=1&name=Two\", \
                 \"https://dj:secret@radio.example:8443/x\"]\n";
@@ -315,10 +342,10 @@ fn an_address_of_web_radio_is_taken_as_it_is_and_its_password_is_not_shown() {
         (&plain.name[..], &plain.uri[..]),
         ("Two", "http://radio.example/live?q=1&name=Two")
     );
-    let SourceConfig::Http { url } = &plain.config else { panic!() };
+    let SourceConfig::Http { url, .. } = &plain.config else { panic!() };
     assert_eq!(url.target, "/live?q=1&name=Two", "the query is the server's");
     assert_eq!(secret.uri, "https://radio.example:8443/x");
-    let SourceConfig::Http { url } = &secret.config else { panic!() };
+    let SourceConfig::Http { url, .. } = &secret.config else { panic!() };
     assert_eq!(url.user.as_deref(), Some("dj:secret"));
     let wrong = "[[station]]\nname = \"a\"\nsources = [\"http://\"]\n";
     let problem = first_problem(wrong, &[]);

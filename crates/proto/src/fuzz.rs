@@ -35,7 +35,7 @@ use crate::snap::wire::{
 };
 use crate::snap::{Client, Session, client, control, session, sync};
 use crate::titles::{
-    AirplayMetadataParser, LibrespotLogParser, MAX_TEXT, PlaybackEvent, TrackMetadata,
+    AirplayMetadataParser, LibrespotLogParser, MAX_TEXT, PlaybackEvent, TitleCharset, TrackMetadata,
 };
 use crate::uri::Uri;
 use crate::{flac as flac_file, mdns as mdns_search, mp3, ogg, wav, ws};
@@ -533,6 +533,7 @@ pub fn icecast(data: &[u8]) {
             assert!(clean(&push.content_type) && push.name.as_deref().is_none_or(clean));
         }
         RequestKind::Metadata { title, .. } => {
+            let title = title.decode(TitleCharset::default());
             assert!([title.title, title.artist].iter().flatten().all(|text| clean(text)));
         }
         _ => {}

@@ -19,8 +19,8 @@ pub use client::{
 
 use encoding_rs::{Encoding, UTF_8};
 
-use crate::http::{BodyFraming, InvalidHead, ReceivedHead, decode_text};
-use crate::titles::{TrackMetadata, clean_text};
+use crate::http::{BodyFraming, InvalidHead, ReceivedHead, decode_text, decode_text_in};
+use crate::titles::{TitleCharset, TrackMetadata, clean_text};
 use crate::uri::{percent_decode, percent_decode_bytes};
 
 /// Head of a source client's request.
@@ -51,7 +51,7 @@ pub enum RequestKind {
         /// Mount, with its leading slash; empty when the request has none.
         mount: String,
         /// Metadata of the current track; empty when the track has no name.
-        title: TrackMetadata,
+        title: ReceivedTitle,
         /// Password in the query, as Shoutcast's programs send it.
         password: Option<String>,
     },
@@ -77,6 +77,37 @@ pub struct SourceRequest {
     pub content_type: String,
     /// `Ice-Name`: name of the programme.
     pub name: Option<String>,
+}
+
+/// A title as a source client has sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedTitle {
+    /// Both in one.
+    song: Option<Vec<u8>>,
+    title: Option<Vec<u8>>,
+    artist: Option<Vec<u8>>,
+    /// The charset that the client names, unless it may be any.
+    charset: Option<&'static Encoding>,
+}
+
+impl ReceivedTitle {
+    /// Its text. `default` is the charset of one that names none and is not UTF-8.
+    #[must_use]
+    pub fn decode(&self, default: TitleCharset) -> TrackMetadata {
+        let text = |bytes: &Vec<u8>| match self.charset {
+            Some(charset) => charset.decode(bytes).0.into_owned(),
+            None => decode_text_in(bytes, default),
+        };
+        let clean = |bytes: &Option<Vec<u8>>| clean_text(bytes.as_ref().map(text)?.as_bytes());
+        match &self.song {
+            Some(song) => TrackMetadata::from_stream_title(&text(song)),
+            None => TrackMetadata {
+                title: clean(&self.title),
+                artist: clean(&self.artist),
+                ..TrackMetadata::default()
+            },
+        }
+    }
 }
 
 /// Reason why bytes are not a valid request.
@@ -237,22 +268,12 @@ fn metadata_request(query: &str) -> Result<RequestKind, RequestError> {
         Some(name) if !name.is_empty() => Some(charset(&name).ok_or(RequestError::Charset)?),
         _ => None,
     };
-    let said = |key| {
-        raw(key).map(|bytes| match charset {
-            // Some programs name UTF-8 for whatever they send.
-            None => decode_text(&bytes),
-            Some(charset) if charset == UTF_8 => decode_text(&bytes),
-            Some(charset) => charset.decode(&bytes).0.into_owned(),
-        })
-    };
-    let clean = |key| said(key).and_then(|said| clean_text(said.as_bytes()));
-    let title = match said("song") {
-        Some(song) => TrackMetadata::from_stream_title(&song),
-        None => TrackMetadata {
-            title: clean("title"),
-            artist: clean("artist"),
-            ..TrackMetadata::default()
-        },
+    let title = ReceivedTitle {
+        song: raw("song"),
+        title: raw("title"),
+        artist: raw("artist"),
+        // Some programs name UTF-8 for whatever they send.
+        charset: charset.filter(|charset| *charset != UTF_8),
     };
     let text = |key| raw(key).map(|bytes| decode_text(&bytes));
     let mount = text("mount").unwrap_or_default();
@@ -307,7 +328,10 @@ mod tests {
     fn song(query: &str) -> (String, Option<String>, Option<String>) {
         let head = format!("GET /admin/metadata?{query} HTTP/1.0\r\n\r\n");
         match IcecastRequest::parse(head.as_bytes()).unwrap().kind {
-            RequestKind::Metadata { mount, title, .. } => (mount, title.artist, title.title),
+            RequestKind::Metadata { mount, title, .. } => {
+                let title = title.decode(TitleCharset::default());
+                (mount, title.artist, title.title)
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -9,6 +9,7 @@ mod airplay;
 mod librespot;
 
 use aulos_core::Span;
+use encoding_rs::Encoding;
 
 pub use airplay::AirplayMetadataParser;
 pub use librespot::LibrespotLogParser;
@@ -58,6 +59,31 @@ impl TrackMetadata {
             None => (None, line),
         };
         Self { artist, title: clean_text(title.as_bytes()), ..Self::default() }
+    }
+}
+
+/// The charset of titles that name none and are not UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TitleCharset(&'static Encoding);
+
+impl TitleCharset {
+    /// The charset of a label of the Encoding Standard, in any case: `windows-1251`, `KOI8-R`. None
+    /// for other names, and for those that are not decoded for security.
+    #[must_use]
+    pub fn of_label(label: &str) -> Option<Self> {
+        Encoding::for_label_no_replacement(label.as_bytes()).map(Self)
+    }
+
+    /// Decodes text that is not UTF-8.
+    pub(crate) fn decode(self, bytes: &[u8]) -> String {
+        self.0.decode(bytes).0.into_owned()
+    }
+}
+
+impl Default for TitleCharset {
+    /// Windows-1252, which old servers send and which contains Latin-1.
+    fn default() -> Self {
+        Self(encoding_rs::WINDOWS_1252)
     }
 }
 

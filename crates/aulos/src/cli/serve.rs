@@ -273,6 +273,7 @@ fn warn_of_low_file_limit(resolved: &ResolvedConfig) {
 #[cfg(test)]
 mod tests {
     use aulos_config::{Endpoint, Mount};
+    use aulos_proto::titles::TitleCharset;
 
     use super::*;
 
@@ -284,6 +285,7 @@ mod tests {
             user: "source".to_owned(),
             password: None,
             shoutcast: false,
+            charset: TitleCharset::default(),
         };
         let command = example_command(&SourceConfig::Icecast(mount)).unwrap();
         let end = "-content_type audio/mpeg -f mp3 icecast://source:any@HOST:8000/live";

@@ -122,9 +122,9 @@ impl OpenSource {
                     .map_err(|error| Failure::new(open_exit(error), format!("{uri}: {error}")))?;
                 OpenSourceKind::File(Box::new(decoder))
             }
-            SourceConfig::Http { url } => OpenSourceKind::Radio(Box::new(RadioSource::new(
-                RadioClient::default().open(url.clone(), None, 0),
-            ))),
+            SourceConfig::Http { url, charset } => OpenSourceKind::Radio(Box::new(
+                RadioSource::new(RadioClient::default().open(url.clone(), *charset, None, 0)),
+            )),
             fed => OpenSourceKind::Feed(FeedSource::open(fed)?),
         };
         Ok(Self { uri: uri.to_owned(), kind })

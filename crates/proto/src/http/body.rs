@@ -2,9 +2,7 @@
 
 use core::fmt;
 
-use encoding_rs::WINDOWS_1252;
-
-use crate::titles::TrackMetadata;
+use crate::titles::{TitleCharset, TrackMetadata};
 
 /// How the length of a body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +54,7 @@ struct IcyDemuxer {
     text_left: usize,
     text: Vec<u8>,
     last_text: Vec<u8>,
+    charset: TitleCharset,
 }
 
 /// Reason why a body cannot be decoded any further.
@@ -134,6 +133,13 @@ impl BodyDecoder {
         Ok(())
     }
 
+    /// Sets the charset of titles that are not UTF-8.
+    pub fn set_title_charset(&mut self, charset: TitleCharset) {
+        if let Some(icy) = &mut self.icy {
+            icy.charset = charset;
+        }
+    }
+
     /// Whether the body has ended; further bytes are ignored.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
@@ -200,8 +206,9 @@ impl ChunkState {
 }
 
 impl IcyDemuxer {
-    const fn new(interval: usize) -> Self {
-        Self { interval, left: interval, text_left: 0, text: Vec::new(), last_text: Vec::new() }
+    fn new(interval: usize) -> Self {
+        let (text, last_text, charset) = (Vec::new(), Vec::new(), TitleCharset::default());
+        Self { interval, left: interval, text_left: 0, text, last_text, charset }
     }
 
     fn push(
@@ -241,7 +248,7 @@ impl IcyDemuxer {
     fn report_title(&mut self, title: &mut impl FnMut(TrackMetadata)) {
         if self.text != self.last_text {
             // An empty title is reported too: the last one no longer applies.
-            if let Some(found) = stream_title(&self.text) {
+            if let Some(found) = stream_title(&self.text, self.charset) {
                 title(found);
             }
             core::mem::swap(&mut self.text, &mut self.last_text);
@@ -252,22 +259,28 @@ impl IcyDemuxer {
 
 /// Parses `StreamTitle='Artist - Title';StreamUrl='...';`, padded with zeros. A title may contain
 /// quotes.
-fn stream_title(bytes: &[u8]) -> Option<TrackMetadata> {
+fn stream_title(bytes: &[u8], charset: TitleCharset) -> Option<TrackMetadata> {
     const KEY: &[u8] = b"StreamTitle='";
     let at = bytes.windows(KEY.len()).position(|here| here == KEY)?;
     let rest = bytes.get(at + KEY.len()..)?;
     let end = rest.windows(2).position(|here| here == b"';");
     let end = end.or_else(|| rest.iter().rposition(|byte| *byte == b'\''))?;
-    Some(TrackMetadata::from_stream_title(&decode_text(rest.get(..end)?)))
+    Some(TrackMetadata::from_stream_title(&decode_text_in(rest.get(..end)?, charset)))
 }
 
 /// Decodes text without a named charset: by its byte-order mark (UTF-8 or UTF-16), as UTF-8, or else
 /// as windows-1252, which old servers send and which contains Latin-1.
 #[must_use]
 pub fn decode_text(bytes: &[u8]) -> String {
+    decode_text_in(bytes, TitleCharset::default())
+}
+
+/// The same with another charset for what is not UTF-8.
+#[must_use]
+pub(crate) fn decode_text_in(bytes: &[u8], charset: TitleCharset) -> String {
     match core::str::from_utf8(bytes) {
         Ok(text) => text.trim_start_matches('\u{feff}').to_owned(),
-        Err(_) => WINDOWS_1252.decode(bytes).0.into_owned(),
+        Err(_) => charset.decode(bytes),
     }
 }
 
@@ -307,6 +320,31 @@ mod tests {
             }
         }
         (sound, titles, None, body.is_finished())
+    }
+
+    #[test]
+    fn titles_have_the_charset_that_is_set_unless_they_are_utf_8() {
+        let russian = b"\xcf\xf0\xe8\xe2\xe5\xf2".as_slice();
+        for (charset, said, title) in [
+            (None, russian, "\u{cf}\u{f0}\u{e8}\u{e2}\u{e5}\u{f2}"),
+            (Some("Windows-1251"), russian, "\u{41f}\u{440}\u{438}\u{432}\u{435}\u{442}"),
+            (Some("windows-1251"), "\u{416} \u{2014} x".as_bytes(), "\u{416} \u{2014} x"),
+        ] {
+            let mut bytes = vec![b'x', 0];
+            bytes.extend([b"StreamTitle='", said, b"';"].concat());
+            let blocks = (bytes.len() - 2).div_ceil(16);
+            bytes[1] = u8::try_from(blocks).unwrap();
+            bytes.resize(2 + 16 * blocks, 0);
+            let mut body = BodyDecoder::new(BodyFraming::UntilClosed, Some(1));
+            charset.into_iter().for_each(|label| {
+                body.set_title_charset(TitleCharset::of_label(label).unwrap());
+            });
+            let (_, titles, error, _) = decode(body, &bytes, 5);
+            assert_eq!((titles.len(), error), (1, None));
+            assert_eq!(titles[0].title.as_deref(), Some(title), "{charset:?}");
+        }
+        // Not decoded, for security, and unknown.
+        assert_eq!([TitleCharset::of_label("iso-2022-kr"), TitleCharset::of_label("x")], [None; 2]);
     }
 
     #[test]

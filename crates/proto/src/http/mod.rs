@@ -16,6 +16,7 @@ mod request_head;
 mod url;
 
 pub use address::AddressClass;
+pub(crate) use body::decode_text_in;
 pub use body::{BodyDecoder, BodyError, BodyFraming, decode_text};
 pub use head::{InvalidHead, MAX_FIELDS, ReceivedHead, head_length};
 pub use playlist::{

@@ -341,6 +341,7 @@ mod tests {
 
     use super::super::{IcecastRequest, RequestKind};
     use super::*;
+    use crate::titles::TitleCharset;
 
     fn target(text: &str) -> IcecastUrl {
         text.parse().unwrap()
@@ -408,6 +409,7 @@ mod tests {
         else {
             panic!("{head}")
         };
+        let title = title.decode(TitleCharset::default());
         assert_eq!((mount.as_str(), title.artist.as_deref()), ("/two words", Some("Björk & Co")));
         assert_eq!(title.title.as_deref(), Some("Jóga +1"));
     }

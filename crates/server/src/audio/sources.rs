@@ -17,6 +17,7 @@ use aulos_files::source::FileSource;
 use aulos_io::feed::{ByteFeed, FeedState, FifoCounters, spawn_feeder};
 use aulos_io::reactor::StationDescriptor;
 use aulos_proto::http::HttpUrl;
+use aulos_proto::titles::TitleCharset;
 
 use super::djs;
 use super::nats;
@@ -144,7 +145,7 @@ fn open_config(
             let options = FileDecodeOptions { looped: *repeat, raw: *spec };
             open_file(path.clone(), options, standby.take(), inner)
         }
-        SourceConfig::Http { url } => open_radio(url, standby.take(), inner),
+        SourceConfig::Http { url, charset } => open_radio((url, *charset), standby.take(), inner),
         SourceConfig::Snapcast(other) => {
             snapcast::open(other, (about.station, about.pass.take()), standby.take(), inner)
         }
@@ -186,11 +187,12 @@ fn open_file(
 }
 
 fn open_radio(
-    url: &HttpUrl,
+    (url, charset): (&HttpUrl, TitleCharset),
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
-    let radio = inner.radio_client.open(url.clone(), standby, inner.seeds.next_u64());
+    let seed = inner.seeds.next_u64();
+    let radio = inner.radio_client.open(url.clone(), charset, standby, seed);
     let RadioParts { feed, source, items, status: watch, task } = radio;
     inner.context.add_feeder(Box::new(feed));
     inner.codecs.add(Box::new(source));

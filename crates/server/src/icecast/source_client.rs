@@ -59,6 +59,7 @@ impl MountAccess<'_> {
                 HandshakeInput::Acquired(self.permit.is_some())
             }
             (HandshakeOutput::SetTitle(title), Some((station, mount))) => {
+                let title = title.decode(mount.charset);
                 HandshakeInput::TitleSet(self.sink.set_live_title(station, mount, title))
             }
             (output, _) => return ControlFlow::Break(output),

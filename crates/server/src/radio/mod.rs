@@ -35,7 +35,7 @@ use aulos_files::source::{StreamParts, StreamSource};
 use aulos_io::SystemClock;
 use aulos_io::feed::{HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand, StreamState};
 use aulos_proto::http::{HttpUrl, MAX_PLAYLIST_ENTRIES};
-use aulos_proto::titles::TrackMetadata;
+use aulos_proto::titles::{TitleCharset, TrackMetadata};
 use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::Consumer;
@@ -74,9 +74,16 @@ pub struct RadioClient {
 }
 
 impl RadioClient {
-    /// Creates a source that plays `url` while `standby` requests it; `seed` randomizes its pauses.
+    /// Creates a source that plays `url` while `standby` requests it; `charset` is that of titles
+    /// that are not UTF-8, and `seed` randomizes its pauses.
     #[must_use]
-    pub fn open(&self, url: HttpUrl, standby: Option<StandbyHandle>, seed: u64) -> RadioParts {
+    pub fn open(
+        &self,
+        url: HttpUrl,
+        charset: TitleCharset,
+        standby: Option<StandbyHandle>,
+        seed: u64,
+    ) -> RadioParts {
         let StreamParts { writer, source, items, state, titles } = StreamParts::new();
         let (orders, ordered) = bounded(MAX_ORDERS);
         let (reporter, reports) = bounded(MAX_REPORTS);
@@ -85,6 +92,7 @@ impl RadioClient {
         let watch = RadioStatusHandle::default();
         let task = RadioTask {
             url,
+            charset,
             fetcher: Arc::clone(&self.fetcher),
             totals: Arc::clone(&self.totals),
             watch: watch.clone(),
@@ -115,6 +123,7 @@ impl RadioClient {
 
 struct RadioTask {
     url: HttpUrl,
+    charset: TitleCharset,
     fetcher: Arc<StreamFetcher>,
     totals: Arc<RadioCounters>,
     watch: RadioStatusHandle,
@@ -197,7 +206,8 @@ impl RadioTask {
 
     /// Plays until it breaks off; `None` when there is nothing more to do for now.
     async fn play_body(&mut self, opened: OpenedStream) -> Option<RadioError> {
-        let OpenedStream { body, about, url } = opened;
+        let OpenedStream { mut body, about, url } = opened;
+        body.body.set_title_charset(self.charset);
         // Discard reports on the previous body.
         while self.reports.try_recv().is_ok() {}
         let StreamState { body: before, counts, .. } = *self.state.read();

@@ -119,7 +119,12 @@ impl RadioHarness {
     }
 
     fn with_client(client: &RadioClient, url: &str) -> Self {
-        Self::of(client.open(url.parse().unwrap(), None, 7))
+        Self::of(client.open(url.parse().unwrap(), TitleCharset::default(), None, 7))
+    }
+
+    fn in_standby(url: &str, handle: StandbyHandle) -> Self {
+        let (client, charset) = (RadioClient::default(), TitleCharset::default());
+        Self::of(client.open(url.parse().unwrap(), charset, Some(handle), 7))
     }
 
     fn of(radio: RadioParts) -> Self {
@@ -478,8 +483,7 @@ fn a_cold_standby_source_is_connected_only_while_needed() {
     });
     let (mut control, handle) = standby_channel(Standby::Cold);
     let url = format!("http://127.0.0.1:{port}/");
-    let mut rig =
-        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(handle), 7));
+    let mut rig = RadioHarness::in_standby(&url, handle);
     rig.until(|state, _| state.phase == RadioPhase::Standby);
     assert!(asked.try_recv().is_err());
     control.set_request(StandbyRequest::Play);
@@ -505,8 +509,7 @@ fn a_warm_standby_source_stays_connected_undecoded() {
     });
     let (mut control, handle) = standby_channel(Standby::Warm);
     let url = format!("http://127.0.0.1:{port}/");
-    let mut rig =
-        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(handle), 7));
+    let mut rig = RadioHarness::in_standby(&url, handle);
     // Megabytes, which no buffer holds.
     let state = rig.until(|_, _| sent.load(Ordering::Relaxed) > 400);
     assert_eq!(state.info.map(|info| info.codec), Some("mp3"));
@@ -524,9 +527,9 @@ fn a_removed_station_leaves_no_resources() {
             out.write_all(mp3())?;
         }
     });
-    let client = RadioClient::default();
+    let (client, url) = (RadioClient::default(), format!("http://127.0.0.1:{port}/"));
     let RadioParts { mut feed, source, items, status: watch, task } =
-        client.open(format!("http://127.0.0.1:{port}/").parse().unwrap(), None, 1);
+        client.open(url.parse().unwrap(), TitleCharset::default(), None, 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap();
     let task = runtime.spawn(task);

@@ -16,10 +16,9 @@ use aulos_proto::icecast::shoutcast::{
     DEFAULT_CONTENT_TYPE, FirstLine, PASSWORD_ACCEPTED, complete_head,
 };
 use aulos_proto::icecast::{
-    IcecastRequest, RequestError, RequestKind, SourceRequest, is_unsupported_type,
+    IcecastRequest, ReceivedTitle, RequestError, RequestKind, SourceRequest, is_unsupported_type,
 };
 use aulos_proto::packets::FormatHint;
-use aulos_proto::titles::TrackMetadata;
 
 pub use response::LiveResponse;
 
@@ -64,7 +63,7 @@ pub enum HandshakeOutput {
         agent: Option<String>,
     },
     /// Set the title of the mount.
-    SetTitle(TrackMetadata),
+    SetTitle(ReceivedTitle),
     /// Send the status of the mounts ([`LiveResponse::status`]), and close the connection.
     SendStatus {
         /// `Host`, unchanged.
@@ -120,7 +119,7 @@ enum Step {
     /// Control checks the credentials for a stream.
     AuthorizingStream(Box<(SourceRequest, Option<String>)>),
     /// Control checks the credentials for a title.
-    AuthorizingTitle(Box<TrackMetadata>),
+    AuthorizingTitle(Box<ReceivedTitle>),
     /// Control acquires the mount.
     Acquiring(Box<SourceRequest>),
     /// Control sets the title.
