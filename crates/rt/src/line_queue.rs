@@ -34,6 +34,15 @@ struct Counts {
     bytes: AtomicUsize,
     /// Lines that were lost since this was last said.
     lost: AtomicU64,
+    /// Lines that were lost since the beginning.
+    total_lost: AtomicU64,
+}
+
+impl Counts {
+    fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        self.total_lost.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -61,8 +70,14 @@ impl LineSender {
         let fits = before.saturating_add(length) <= MAX_BYTES;
         if !fits || self.items.try_send(Item::Line(line)).is_err() {
             self.counts.bytes.fetch_sub(length, Ordering::Relaxed);
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            self.counts.lose();
         }
+    }
+
+    /// How many lines were lost since the beginning, whether the output says so or not.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.counts.total_lost.load(Ordering::Relaxed)
     }
 
     /// Waits until what was appended before has been written or lost, but no longer than `limit`;
@@ -105,7 +120,7 @@ impl LineWriter {
             self.counts.bytes.fetch_sub(line.len(), Ordering::Relaxed);
             self.report_lost(out, &report);
             if self.is_refused(out, &line) {
-                self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                self.counts.lose();
             }
         }
     }

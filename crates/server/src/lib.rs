@@ -19,6 +19,7 @@ pub mod hook_runner;
 pub mod http;
 mod icecast;
 mod input_budget;
+pub mod log_loss;
 pub mod mdns;
 mod metrics;
 mod nats;

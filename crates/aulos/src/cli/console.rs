@@ -30,6 +30,9 @@ static STDERR: OnceLock<LineSender> = OnceLock::new();
 /// Makes the line that says what is missing.
 type LostLinesReport = fn(&LostLines) -> Vec<u8>;
 
+/// The queue of the log, if that is not standard error.
+static LOG: OnceLock<LineSender> = OnceLock::new();
+
 /// Set when the log starts.
 static LOST_LINES_REPORT: OnceLock<LostLinesReport> = OnceLock::new();
 
@@ -60,6 +63,16 @@ pub(super) fn start(report: LostLinesReport, is_server: bool) -> LineOutput {
         STDERR.get_or_init(|| start_stderr(report));
     }
     LineOutput::Stderr
+}
+
+/// The log has a queue of its own.
+pub(super) fn set_log(queue: &LineSender) {
+    LOG.get_or_init(|| queue.clone());
+}
+
+/// How many lines of the log, and of standard error, were lost.
+pub(super) fn lost_lines() -> u64 {
+    [&STDERR, &LOG].into_iter().filter_map(OnceLock::get).map(LineSender::lost).sum()
 }
 
 fn start_stderr(report: LostLinesReport) -> LineSender {

@@ -89,6 +89,7 @@ pub(super) fn start(output: &OutputArgs, is_server: bool) {
         (Some(socket), _) => {
             let report = |lost: &LostLines| lost_line(lost).journal_entry();
             let entries = console::start_writer("aulos-journal", Journal(socket), report);
+            console::set_log(&entries);
             FieldLog { lines: LineOutput::Queue(entries), render: |line| line.journal_entry() }
         }
         (None, true) => FieldLog { lines, render: |line| line.json_line() },

@@ -9,13 +9,14 @@ use aulos_control::access::Role;
 use aulos_io::udp::source_address_for;
 use aulos_proto::uri::percent_encode;
 use aulos_server::exit::{Exit, Failure};
+use aulos_server::log_loss::count_lost_log_lines;
 use aulos_server::server::{Addresses, MAX_PORT_CONNECTIONS, Server};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::console::StartupMessage;
+use super::console::{self, StartupMessage};
 
 /// The handler of SIGHUP, with the runtime that it belongs to.
 ///
@@ -70,6 +71,7 @@ pub(super) fn run(
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
         let (mut terminal, mut hangups) = split_hangups(hangup);
+        count_lost_log_lines(console::lost_lines);
         let mut server = Server::new()
             .with_config_loader(move || read(LoadReason::Again).map_err(|failure| failure.message))
             .with_supervisor(Supervisor::from_env())

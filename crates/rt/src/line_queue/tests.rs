@@ -91,6 +91,7 @@ fn an_output_that_refuses_costs_lines_and_their_number_is_said_when_it_goes_on()
     assert!(sender.flush(LIMIT));
     let reason = ErrorKind::StorageFull;
     assert_eq!(output.text(), format!("one\ntw\n2 lost: {reason}\nfour\n"));
+    assert_eq!(sender.lost(), 2);
 }
 
 #[test]
@@ -107,6 +108,7 @@ fn an_output_that_stands_still_costs_lines_and_no_time() {
     assert!(sender.flush(LIMIT));
     let text = output.text();
     assert!(text.starts_with("7 lost: queue full\n0\n1\n"), "{}", &text[..40]);
+    assert_eq!(sender.lost(), 7);
     assert_eq!(text.lines().count(), 1 + MAX_LINES);
     drop(sender);
     writer.join().unwrap();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::log_loss::lost_log_lines;
+
 /// What `/proc/self` says; nothing where there is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProcessStatistics {
@@ -13,6 +15,8 @@ pub(crate) struct ProcessStatistics {
     pub(crate) open_fds: Option<usize>,
     pub(crate) max_fds: Option<u64>,
     pub(crate) threads: Option<u64>,
+    /// Lines that the log of the program has lost.
+    pub(crate) lost_log_lines: Option<u64>,
     /// CPU seconds by the name of the threads.
     pub(crate) thread_cpu_seconds: BTreeMap<String, f64>,
 }
@@ -27,6 +31,7 @@ impl ProcessStatistics {
         let mut found = Self {
             open_fds: fs::read_dir(proc.join("fd")).ok().map(Iterator::count),
             max_fds: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+            lost_log_lines: lost_log_lines(),
             ..Self::default()
         };
         if let Some((_, usage)) = usage(proc) {

@@ -95,6 +95,11 @@ pub(super) const SERVER: &[Metric] = &[
     )
     .labels(&[("library", CODEC_LIBRARIES)]),
     Metric::counter(
+        "aulos_log_lines_lost_total",
+        "Lines of the log that were lost: they were not read in time, or could not be written.",
+        Values::Server(|scrape, series| series.set(scrape.process.lost_log_lines)),
+    ),
+    Metric::counter(
         "aulos_state_save_failures_total",
         "Failed writes of the state file.",
         Values::Counters(&[("state_not_saved", &[])]),
