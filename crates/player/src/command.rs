@@ -91,13 +91,19 @@ pub fn print_devices() -> io::Result<()> {
             Ok(DeviceInfo { output, description }) => {
                 writeln!(out, "{output}\n    {}", description.replace('\n', "; "))?;
             }
-            Err(error) => drop(writeln!(io::stderr(), "{error}")),
+            Err(error) => messages::write_last(&error.to_string()),
         }
     }
     if devices.is_empty() {
-        drop(writeln!(io::stderr(), "this program was built without sound devices"));
+        messages::write_last("this program was built without sound devices");
     }
     out.flush()
+}
+
+/// Prints why the program ends on standard error. Neither a pipe that is not read nor a closed one
+/// keeps it from ending.
+pub fn print_failure(failure: &dyn fmt::Display) {
+    messages::write_last(&failure.to_string());
 }
 
 /// A pipe that is readable after a signal. While `is_stopping`, signals end the process.

@@ -57,7 +57,7 @@ pub use address::{InvalidAddress, Scheme, ServerAddress};
 pub use capture::{CaptureApi, CaptureConfig, CaptureDevice, CaptureError};
 pub use command::{
     InvalidOption, PlayError, PlayOutput, parse_format, parse_instance, parse_latency,
-    parse_seconds, play, print_devices,
+    parse_seconds, play, print_devices, print_failure,
 };
 pub use hooks::HookConfig;
 pub use identity::hello;

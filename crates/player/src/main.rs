@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use aulos_engine::codec_guard::install_panic_hook;
 use aulos_player::{
     OutputConfig, PlayOptions, PlayOutput, parse_format, parse_instance, parse_latency,
-    parse_seconds, play, print_devices,
+    parse_seconds, play, print_devices, print_failure,
 };
 
 const HELP: &str = "\
@@ -92,9 +92,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code of a failure, with a message where standard error takes one.
+/// The exit code of a failure, whose message is printed.
 fn fail(message: &dyn Display, code: u8) -> ExitCode {
-    drop(writeln!(io::stderr(), "{message}"));
+    print_failure(message);
     ExitCode::from(code)
 }
 

@@ -9,6 +9,15 @@ use std::time::Duration;
 
 use aulos_rt::{LineSender, LostLines, line_queue};
 
+/// Writes a last message, without waiting for longer than [`FLUSH_LIMIT`].
+pub(crate) fn write_last(text: &str) {
+    // Without a thread there is nothing that writes without waiting.
+    if let Ok(messages) = start() {
+        text.lines().for_each(|line| push(&messages, line));
+        messages.flush(FLUSH_LIMIT);
+    }
+}
+
 /// Starts the thread. It ends with the last sender, or with the process.
 pub(crate) fn start() -> io::Result<LineSender> {
     let (sender, writer) = line_queue();
