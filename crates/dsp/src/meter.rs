@@ -39,7 +39,7 @@ use filter::Filter;
 use gate::GatedEnergies;
 use peaks::Peaks;
 pub(crate) use sample::SampleView;
-use sample::{InputSamples, RUN, StagingBuffers};
+use sample::{COARSE_RUN, InputSamples, RUN, StagingBuffers};
 use windows::{MOMENTARY_HOPS, Maxima, SHORT_TERM_HOPS, SlidingWindows};
 
 /// A loudness meter.
@@ -67,6 +67,8 @@ use windows::{MOMENTARY_HOPS, Maxima, SHORT_TERM_HOPS, SlidingWindows};
 pub struct Meter {
     config: MeterConfig,
     hop: usize,
+    /// Frames that are processed at once.
+    longest_run: usize,
     staging: StagingBuffers,
     filter: Filter,
     windows: Option<SlidingWindows>,
@@ -94,14 +96,16 @@ impl Meter {
         let weights = config.positions.iter().map(|position| position.weight()).collect();
         let hz = config.rate.hz();
         let (blocks, ranges) = histories(&config);
+        let longest_run = if config.coarse { COARSE_RUN } else { RUN };
         let mut new = Self {
             hop: hop_frames(config.rate),
-            staging: StagingBuffers::new(channels),
+            longest_run,
+            staging: StagingBuffers::new(channels, longest_run),
             filter: Filter::new(f64::from(hz), weights, level),
             windows: None,
             peaks: config.mode.contains(MeterMode::SAMPLE_PEAK).then(|| {
                 let true_peak = config.mode.contains(MeterMode::TRUE_PEAK);
-                Peaks::new(hz, channels, true_peak, config.call_peaks, level)
+                Peaks::new((hz, channels), true_peak, config.call_peaks, longest_run, level)
             }),
             hops: 0,
             window_hops: 0,
@@ -460,8 +464,9 @@ impl Meter {
         let mut staging = core::mem::take(&mut self.staging);
         let mut start = 0;
         while start < frames {
-            let room = self.windows.as_ref().map_or(RUN, SlidingWindows::frames_until_hop);
-            let run = (frames - start).min(room).min(RUN);
+            let most = self.longest_run;
+            let room = self.windows.as_ref().map_or(most, SlidingWindows::frames_until_hop);
+            let run = (frames - start).min(room).min(most);
             let in_place = source.in_place(start, run, channels);
             if in_place.is_none() {
                 staging.copy(source, start, run, channels);

@@ -120,7 +120,8 @@ impl Input {
             gain,
             block: Block::with_capacity(rate, layout, BLOCK_SAMPLES),
             block_pending: false,
-            remixed: vec![0.0; BLOCK_SAMPLES * layout.channels()],
+            // Not zeroed: most sources have the station's channels, and never touch these pages.
+            remixed: Vec::with_capacity(BLOCK_SAMPLES * layout.channels()),
             staged: VecDeque::with_capacity(staged),
             earlier_rates: EarlierRates::new(),
             resampler: Resampler::new(layout.channels(), rate, rate),

@@ -6,7 +6,7 @@
 //! most of these are never computed: a run whose samples cannot reach the maximum is skipped. That
 //! is exact; a resampler in front of the meter, as in FFmpeg, cannot skip anything.
 
-use super::sample::{RUN, SampleView};
+use super::sample::SampleView;
 use crate::simd::{self, SimdLevel};
 
 /// Peaks as linear amplitudes, full scale being 1.0.
@@ -25,10 +25,10 @@ pub(super) struct Peaks {
 
 impl Peaks {
     pub(super) fn new(
-        hz: u32,
-        channels: usize,
+        (hz, channels): (u32, usize),
         true_peak: bool,
         per_call: bool,
+        longest_run: usize,
         level: SimdLevel,
     ) -> Self {
         let zero = vec![0.0; channels];
@@ -36,7 +36,7 @@ impl Peaks {
             channels,
             level,
             per_call,
-            true_peak: true_peak.then(|| Interpolator::new(hz, channels)).flatten(),
+            true_peak: true_peak.then(|| Interpolator::new(hz, channels, longest_run)).flatten(),
             sample: zero.clone(),
             inter: zero.clone(),
             call_sample: zero.clone(),
@@ -147,15 +147,15 @@ struct Interpolator {
 }
 
 impl Interpolator {
-    fn new(hz: u32, channels: usize) -> Option<Self> {
+    fn new(hz: u32, channels: usize, longest_run: usize) -> Option<Self> {
         let factor = match hz {
             ..96_000 => 4,
             96_000..192_000 => 2,
             _ => return None,
         };
         let taps = simd::TruePeakTaps::new(factor);
-        let samples = vec![0.0; (taps.reach() + RUN) * channels];
-        let scratch = simd::PeakScratch::new(RUN, channels);
+        let samples = vec![0.0; (taps.reach() + longest_run) * channels];
+        let scratch = simd::PeakScratch::new(longest_run, channels);
         Some(Self { channels, taps, samples, scratch })
     }
 

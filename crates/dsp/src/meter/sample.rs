@@ -9,6 +9,9 @@ use crate::simd::{self, SimdLevel};
 /// run stay in the second-level cache.
 pub(super) const RUN: usize = 4800;
 
+/// The same for one of many meters, whose buffers count: a chunk of 20 ms at 48 kHz.
+pub(super) const COARSE_RUN: usize = 960;
+
 /// A sample value: `i16`, `i32` (full scale is the type's), `f32` or `f64` (full scale is 1.0).
 pub trait MeterSample: Copy + sealed::Sealed {
     #[doc(hidden)]
@@ -133,7 +136,7 @@ impl<'a, S: MeterSample> InputSamples<'a, S> {
     }
 }
 
-/// The two staging buffers, each [`RUN`] frames long.
+/// The two staging buffers, each as long as a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StagingBuffers {
     narrow: Vec<f32>,
@@ -141,8 +144,8 @@ pub(super) struct StagingBuffers {
 }
 
 impl StagingBuffers {
-    pub(super) fn new(channels: usize) -> Self {
-        Self { narrow: vec![0.0; RUN * channels], wide: vec![0.0; RUN * channels] }
+    pub(super) fn new(channels: usize, run: usize) -> Self {
+        Self { narrow: vec![0.0; run * channels], wide: vec![0.0; run * channels] }
     }
 
     /// Copies a run for [`StagingBuffers::view`].

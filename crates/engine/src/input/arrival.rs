@@ -157,14 +157,15 @@ impl Input {
 }
 
 /// The block's samples in the station's channels.
-fn remixed<'a>(block: &'a Block, room: &'a mut [f32], layout: ChannelLayout) -> &'a [f32] {
+fn remixed<'a>(block: &'a Block, room: &'a mut Vec<f32>, layout: ChannelLayout) -> &'a [f32] {
     let (from, to) = (block.layout().channels(), layout.channels());
     if from == to {
         return block.samples();
     }
-    let out = &mut room[..block.frames().as_usize() * to];
-    remix(block.samples(), from, out, to);
-    out
+    // Within the capacity.
+    room.resize(block.frames().as_usize() * to, 0.0);
+    remix(block.samples(), from, room, to);
+    room
 }
 
 /// The shortest loudness window: older audio does not belong to the current loudness.
