@@ -46,12 +46,15 @@ pub fn rows() -> io::Result<Vec<BenchRow>> {
         target: BenchTarget::AtMost(most),
     };
     let [status, answered] = measure_status_cost()?;
+    let [station_cpu, station_resident] = measure_idle_stations()?;
     let mut rows = vec![
         row("Server.GetStatus, 5,000 clients, ms of CPU", status, 50.0),
         row("Server.GetStatus, 5,000 clients, ms until it is read", answered, 50.0),
         row("start to listening, ms", started, 100.0),
         row("idle, one station, % of a core", cpu, 1.5),
         row("idle, one station, MB resident", resident, 15.0),
+        row("idle, each of 200 stations, % of a core", station_cpu, 0.1),
+        row("idle, each of 200 stations, MB resident", station_resident, 1.0),
     ];
     if let Some(size) = stripped_megabytes()? {
         rows.push(row("release binary stripped, MB", size, 20.0));
@@ -60,6 +63,33 @@ pub fn rows() -> io::Result<Vec<BenchRow>> {
     }
     Ok(rows)
 }
+
+/// What each of 200 stations costs that nobody listens to, in the default codec: percent of a core
+/// and megabytes, beyond a server with one.
+fn measure_idle_stations() -> io::Result<[f64; 2]> {
+    let mut used = [[0.0; 2]; 2];
+    for (used, stations) in used.iter_mut().zip([1, IDLE_STATIONS + 1]) {
+        let scratch = ScratchDir::new("stations")?;
+        let station =
+            |number| format!("[[station]]\nname = \"s{number}\"\nsources = [\"tone://?hz=300\"]\n");
+        let config: String = (0..stations).map(station).collect();
+        let server = AulosServer::start(&scratch, &config)?;
+        std::thread::sleep(Duration::from_secs(4));
+        let before = process_usage::read(server.id())?;
+        std::thread::sleep(IDLE_PERIOD);
+        let after = process_usage::read(server.id())?;
+        let cpu = (after.cpu - before.cpu).as_secs_f64() / IDLE_PERIOD.as_secs_f64() * 100.0;
+        #[expect(clippy::cast_precision_loss, reason = "a process has less than 2^53 bytes")]
+        let megabytes = after.resident as f64 / 1e6;
+        *used = [cpu, megabytes];
+        server.stop()?;
+    }
+    let [one, many] = used;
+    Ok([0, 1].map(|figure| (many[figure] - one[figure]) / f64::from(IDLE_STATIONS)))
+}
+
+/// Stations that are measured together.
+const IDLE_STATIONS: u32 = 200;
 
 /// The cost of the status with thousands of clients, and the time until a controller has read it:
 /// milliseconds, the minimum of several rounds of twenty.

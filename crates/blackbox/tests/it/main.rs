@@ -33,6 +33,7 @@ mod fallback;
 mod fifo;
 mod history;
 mod hostile;
+mod idle_stations;
 mod integrations;
 mod log;
 mod markers;
