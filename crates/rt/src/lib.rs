@@ -14,6 +14,7 @@ mod pool;
 #[cfg(unix)]
 pub mod receive;
 pub mod ring;
+pub mod scratch;
 mod slots;
 mod spsc;
 mod sync;
