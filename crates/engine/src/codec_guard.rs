@@ -24,12 +24,14 @@ use std::panic::{PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use aulos_rt::scratch::outside_scratch;
+
 /// A third-party library that decodes, encodes or parses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the libraries in use")]
 pub enum CodecLibrary {
     /// Opus.
-    OpusRs,
+    UnsafeLibopus,
     /// Encoder of FLAC.
     FlacCodec,
     /// Encoder of MP3.
@@ -44,14 +46,20 @@ pub enum CodecLibrary {
 
 impl CodecLibrary {
     /// All libraries.
-    pub const ALL: [Self; 6] =
-        [Self::OpusRs, Self::FlacCodec, Self::RustyMp3, Self::Symphonia, Self::Syom, Self::Lofty];
+    pub const ALL: [Self; 6] = [
+        Self::UnsafeLibopus,
+        Self::FlacCodec,
+        Self::RustyMp3,
+        Self::Symphonia,
+        Self::Syom,
+        Self::Lofty,
+    ];
 
     /// The name of its package.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::OpusRs => "opus-rs",
+            Self::UnsafeLibopus => "unsafe-libopus",
             Self::FlacCodec => "flac-codec",
             Self::RustyMp3 => "rusty_mp3",
             Self::Symphonia => "symphonia",
@@ -240,24 +248,29 @@ impl PanicRecord {
     }
 
     fn store_first(&self, panic: &PanicHookInfo<'_>) {
-        // Only one thread gets here, so that none waits for another at the cell.
-        if self.is_first_taken.swap(true, Relaxed) {
-            return;
+        // Only one thread gets here, so that none waits for another at the cell. The text outlives
+        // the library's call.
+        if !self.is_first_taken.swap(true, Relaxed) {
+            drop(self.first.set(outside_scratch(|| text_of(panic))));
         }
-        let payload = panic.payload();
-        let message = payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref().map(String::as_str))
-            .unwrap_or("no message");
-        // What a library says may quote its input.
-        let message = message.chars().map(|c| if c.is_control() { ' ' } else { c });
-        let mut text: String = message.take(MAX_MESSAGE_CHARS).collect();
-        if let Some(place) = panic.location() {
-            text += &format!(" ({}:{})", place.file(), place.line());
-        }
-        drop(self.first.set(text));
     }
+}
+
+/// Message and place.
+fn text_of(panic: &PanicHookInfo<'_>) -> String {
+    let payload = panic.payload();
+    let message = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref().map(String::as_str))
+        .unwrap_or("no message");
+    // What a library says may quote its input.
+    let message = message.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut text: String = message.take(MAX_MESSAGE_CHARS).collect();
+    if let Some(place) = panic.location() {
+        text += &format!(" ({}:{})", place.file(), place.line());
+    }
+    text
 }
 
 impl CodecLibrary {

@@ -15,12 +15,12 @@ fn the_hook_keeps_contained_panics_and_passes_on_others() {
         counter.fetch_add(1, Relaxed);
     }));
     install_panic_hook();
-    let silence: Result<(), _> = guard(CodecLibrary::OpusRs, || panic!("first\nof {}", 2));
-    let again: Result<(), _> = guard(CodecLibrary::OpusRs, || panic!("second"));
+    let silence: Result<(), _> = guard(CodecLibrary::UnsafeLibopus, || panic!("first\nof {}", 2));
+    let again: Result<(), _> = guard(CodecLibrary::UnsafeLibopus, || panic!("second"));
     assert!(silence.is_err() && again.is_err());
     let others = std::panic::catch_unwind(|| panic!("a bug of the program"));
     let nested =
-        guard(CodecLibrary::OpusRs, || guard::<()>(CodecLibrary::Syom, || panic!("inner")));
+        guard(CodecLibrary::UnsafeLibopus, || guard::<()>(CodecLibrary::Syom, || panic!("inner")));
     assert!(others.is_err() && nested.is_ok_and(|inner| inner.is_err()));
     let reports: Vec<_> = panic_reports().collect();
     let texts: Vec<_> = reports.iter().filter_map(|report| report.first).collect();

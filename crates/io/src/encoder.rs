@@ -1,17 +1,16 @@
-//! Encoders that may be those of a library of the system: MP3 by LAME, Opus by libopus.
+//! Encoders that may be those of a library of the system: MP3 by LAME.
 //!
-//! The libraries are loaded at run time and not linked, so that the program needs no package to be
-//! built or to run, and their licences do not extend to it: docs/decisions/mp3-encoder.md and
-//! docs/decisions/opus-codec.md. Where a library is wanted and missing, the built-in encoder encodes,
-//! so that no stream is silent; the configuration's check and the start of the server say so.
+//! The library is loaded at run time and not linked, so that the program needs no package to be
+//! built or to run, and its licence does not extend to it: docs/decisions/mp3-encoder.md. Where it is
+//! wanted and missing, the built-in encoder encodes, so that no stream is silent; the
+//! configuration's check and the start of the server say so.
 
 use aulos_core::{Frames, SampleSpec};
 use aulos_engine::encode::{self, CodecConfig, Encoder, UnsupportedFormat};
 
 use crate::mp3::{self, make_mp3_encoder};
-use crate::opus::{self, make_opus_encoder};
 
-/// Creates the encoder of a codec, as [`encode::make_encoder`] does, also by LAME and libopus.
+/// Creates the encoder of a codec, as [`encode::make_encoder`] does, also by LAME.
 ///
 /// # Errors
 /// [`UnsupportedFormat`] names what the codec does not support.
@@ -22,8 +21,7 @@ pub fn make_encoder(
 ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
     Ok(match config {
         CodecConfig::Mp3(mp3) => Box::new(make_mp3_encoder(mp3, spec, block)?),
-        CodecConfig::Opus(opus) => Box::new(make_opus_encoder(opus, spec, block)?),
-        CodecConfig::Pcm | CodecConfig::Flac { .. } => encode::make_encoder(config, spec, block)?,
+        config => encode::make_encoder(config, spec, block)?,
     })
 }
 
@@ -34,7 +32,6 @@ pub fn make_encoder(
 pub fn check_library(config: CodecConfig) -> Result<(), UnsupportedFormat> {
     match config {
         CodecConfig::Mp3(mp3) => mp3::check_library(mp3),
-        CodecConfig::Opus(opus) => opus::check_library(opus),
-        CodecConfig::Pcm | CodecConfig::Flac { .. } => Ok(()),
+        CodecConfig::Pcm | CodecConfig::Flac { .. } | CodecConfig::Opus(_) => Ok(()),
     }
 }

@@ -19,7 +19,6 @@ pub mod file_writer;
 pub mod mdns;
 pub mod memory;
 pub mod mp3;
-mod opus;
 mod pool;
 pub mod reactor;
 pub mod replace;

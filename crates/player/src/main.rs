@@ -11,6 +11,11 @@ use aulos_player::{
     OutputConfig, PlayOptions, PlayOutput, parse_format, parse_instance, parse_latency,
     parse_seconds, play, print_devices, print_failure,
 };
+use aulos_rt::scratch::ScratchAllocator;
+
+/// The thread that plays decodes Opus.
+#[global_allocator]
+static ALLOCATOR: ScratchAllocator = ScratchAllocator::new();
 
 const HELP: &str = "\
 Play a station of a Snapcast server, in sync with its other players

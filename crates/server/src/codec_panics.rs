@@ -30,7 +30,7 @@ pub(crate) async fn log_first_panics() {
 pub(crate) fn counters() -> impl Iterator<Item = (&'static str, u64)> {
     all_panic_reports().map(|report| {
         let name = match report.library {
-            CodecLibrary::OpusRs => "codec_panics_opus_rs",
+            CodecLibrary::UnsafeLibopus => "codec_panics_unsafe_libopus",
             CodecLibrary::FlacCodec => "codec_panics_flac_codec",
             CodecLibrary::RustyMp3 => "codec_panics_rusty_mp3",
             CodecLibrary::Symphonia => "codec_panics_symphonia",

@@ -1,7 +1,7 @@
 //! PCMU to Opus: how much of what it costs is the codec's.
 
 use aulos_dsp::g711::{G711Law, decode};
-use opus_rs::{Application, OpusEncoder};
+use aulos_opus::{Application, EncoderConfig, OpusEncoder};
 
 use crate::generator::packet;
 
@@ -27,12 +27,12 @@ pub(crate) fn bare(streams: usize, secs: usize) -> f64 {
 }
 
 fn encoder() -> OpusEncoder {
-    let mut encoder = OpusEncoder::new(8_000, 1, Application::Voip).expect("Opus has 8 kHz");
-    encoder.bitrate_bps = 24_000;
-    encoder.complexity = 5;
-    encoder.use_inband_fec = false;
-    encoder.packet_loss_perc = 0;
-    encoder
+    let config = EncoderConfig {
+        bitrate: 24_000,
+        complexity: 5,
+        ..EncoderConfig::new(8_000, 1, Application::Voice)
+    };
+    OpusEncoder::new(config).expect("Opus has 8 kHz")
 }
 
 /// Nanoseconds that this thread was on a processor.

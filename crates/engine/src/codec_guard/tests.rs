@@ -69,7 +69,7 @@ fn the_first_panic_of_each_library_is_reported() {
     let before = all_panic_reports().map(|report| report.count).sum::<u64>();
     fault::plan(CodecLibrary::Syom, 1);
     assert!(guard(CodecLibrary::Syom, || ()).is_ok());
-    assert!(guard(CodecLibrary::OpusRs, || ()).is_ok(), "another library is not meant");
+    assert!(guard(CodecLibrary::UnsafeLibopus, || ()).is_ok(), "another library is not meant");
     assert!(guard(CodecLibrary::Syom, || ()).is_err());
     assert!(!fault::is_planned());
     let report = panic_reports().find(|report| report.library == CodecLibrary::Syom).unwrap();

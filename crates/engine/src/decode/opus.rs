@@ -1,4 +1,4 @@
-//! Opus (RFC 6716), by `opus-rs`, with its own concealment and in-band error correction.
+//! Opus (RFC 6716), by `unsafe-libopus`, with its own concealment and in-band error correction.
 //!
 //! Concealment is left to the codec: its state continues with the replacement, and the next packet
 //! is decoded on top of that. The pitch repetition of the other codecs has less information.
@@ -6,14 +6,14 @@
 use core::fmt;
 
 use aulos_core::SampleRate;
-use opus_rs::OpusDecoder;
+use aulos_opus::OpusDecoder;
 
 use super::{DecodeError, Decoder, output_slice};
 use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
 /// Decoder of Opus with one or two channels.
 pub struct OpusPacketDecoder {
-    library: GuardedCodec<Box<OpusDecoder>>,
+    library: GuardedCodec<OpusDecoder>,
     rate: SampleRate,
     channels: usize,
     /// The last decoded frame.
@@ -30,8 +30,8 @@ impl OpusPacketDecoder {
         if !RATES.contains(&rate.hz()) || !(1..=MAX_CHANNELS).contains(&channels) {
             return None;
         }
-        let make = move || OpusDecoder::new(rate.hz().cast_signed(), channels).ok().map(Box::new);
-        let library = GuardedCodec::new(CodecLibrary::OpusRs, make)?;
+        let make = move || OpusDecoder::new(rate.hz(), channels);
+        let library = GuardedCodec::new(CodecLibrary::UnsafeLibopus, make)?;
         Some(Self { library, rate, channels, last: [0.0; MAX_CHANNELS], is_interrupted: false })
     }
 
@@ -41,13 +41,10 @@ impl OpusPacketDecoder {
     }
 
     /// Calls the library; `None` when it refuses or panics.
-    fn call<R>(
-        &mut self,
-        work: impl FnOnce(&mut OpusDecoder) -> Result<R, &'static str>,
-    ) -> Option<R> {
-        let result = self.library.call(|library| work(library));
+    fn call(&mut self, work: impl FnOnce(&mut OpusDecoder) -> Option<usize>) -> Option<usize> {
+        let result = self.library.call(work);
         self.is_interrupted |= result.is_err();
-        result.ok()?.ok()
+        result.ok()?
     }
 
     /// Notes the end of the sound in `out`.
@@ -106,9 +103,8 @@ impl Decoder for OpusPacketDecoder {
     fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
         let frames = self.frames(payload)?;
         let out = output_slice(out, frames, self.channels)?;
-        let decoded = self
-            .call(|library| library.decode(payload, frames, out))
-            .ok_or(DecodeError::Damaged)?;
+        let decoded =
+            self.call(|library| library.decode(payload, out)).ok_or(DecodeError::Damaged)?;
         self.is_interrupted = false;
         self.keep_last(out.get(..decoded * self.channels).unwrap_or(out));
         Ok(decoded)
@@ -121,7 +117,7 @@ impl Decoder for OpusPacketDecoder {
             let (whole, rest) = out.split_at_mut(frames * self.channels);
             let concealed = !self.is_interrupted
                 && frames > 0
-                && self.call(|library| library.decode(&[], frames, whole)).is_some();
+                && self.call(|library| library.conceal(whole)).is_some();
             if concealed {
                 self.keep_last(whole);
                 rest.fill(0.0);
@@ -134,7 +130,7 @@ impl Decoder for OpusPacketDecoder {
     fn recover(&mut self, following: &[u8], out: &mut [f32]) {
         let frames = out.len() / self.channels;
         let fits = frames.is_multiple_of(self.unit()) && frames <= MAX_UNITS * self.unit();
-        if fits && self.call(|library| library.decode_fec(following, frames, out)).is_some() {
+        if fits && self.call(|library| library.recover(following, out)).is_some() {
             self.is_interrupted = false;
             self.keep_last(out);
         } else {

@@ -10,6 +10,7 @@ use std::f64::consts::TAU;
 
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::g711::{self, G711Law};
+use aulos_opus::{Application, EncoderConfig, OpusEncoder};
 use proptest::prelude::*;
 
 use super::*;
@@ -332,10 +333,12 @@ proptest! {
 
 /// Speech in Opus at telephone bandwidth, with a copy of each packet in the next one.
 fn opus_packets(sound: &[f32]) -> Vec<Vec<u8>> {
-    let mut encoder = opus_rs::OpusEncoder::new(16_000, 1, opus_rs::Application::Voip).unwrap();
-    encoder.bitrate_bps = 32_000;
-    encoder.use_inband_fec = true;
-    encoder.packet_loss_perc = 20;
+    let config = EncoderConfig {
+        bitrate: 32_000,
+        expected_loss: 20,
+        ..EncoderConfig::new(16_000, 1, Application::Voice)
+    };
+    let mut encoder = OpusEncoder::new(config).unwrap();
     let mut packet = vec![0; 1_500];
     sound
         .chunks_exact(320)

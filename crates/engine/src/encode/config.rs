@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!  pcm    flac    flac:8    opus    opus:128k    opus:96k,cbr    opus:128k,complexity=5
-//!  opus:64k,libopus
 //!  mp3    mp3:128k    mp3:192k,lame
 //!  opus:BITRATE:128000,COMPLEXITY:10                              as snapserver writes it
 //! ```
@@ -43,19 +42,6 @@ pub struct OpusConfig {
     pub rate_control: RateControl,
     /// 0 (least work) to 10 (best).
     pub complexity: u8,
-    /// The library that encodes.
-    pub library: OpusLibrary,
-}
-
-/// An Opus encoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[allow(clippy::exhaustive_enums, reason = "what can encode")]
-pub enum OpusLibrary {
-    /// The built-in one, `opus-rs`.
-    #[default]
-    Builtin,
-    /// libopus, a library that the system has or has not.
-    Libopus,
 }
 
 /// Rate control of an encoder.
@@ -76,7 +62,6 @@ impl Default for OpusConfig {
             bitrate: DEFAULT_BITRATE,
             rate_control: RateControl::default(),
             complexity: MAX_COMPLEXITY,
-            library: OpusLibrary::default(),
         }
     }
 }
@@ -156,9 +141,6 @@ impl fmt::Display for OpusConfig {
         if self.complexity != MAX_COMPLEXITY {
             write!(f, ",complexity={}", self.complexity)?;
         }
-        if self.library == OpusLibrary::Libopus {
-            f.write_str(",libopus")?;
-        }
         Ok(())
     }
 }
@@ -188,7 +170,7 @@ impl FromStr for CodecConfig {
 }
 
 fn opus(options: &str) -> Result<OpusConfig, CodecConfigError> {
-    let (mut bitrate, mut rate_control, mut complexity, mut library) = (None, None, None, None);
+    let (mut bitrate, mut rate_control, mut complexity) = (None, None, None);
     for option in options.split(',') {
         let option = option.trim().to_ascii_lowercase();
         let (key, value) = match option.split_once(['=', ':']) {
@@ -202,12 +184,6 @@ fn opus(options: &str) -> Result<OpusConfig, CodecConfigError> {
             ("complexity", value) => complexity.replace(parse_complexity(value)?).is_some(),
             ("vbr", "") => rate_control.replace(RateControl::Vbr).is_some(),
             ("cbr", "") => rate_control.replace(RateControl::Cbr).is_some(),
-            ("builtin", "") | ("encoder", "builtin") => {
-                library.replace(OpusLibrary::Builtin).is_some()
-            }
-            ("libopus", "") | ("encoder", "libopus") => {
-                library.replace(OpusLibrary::Libopus).is_some()
-            }
             _ => return Err(CodecConfigError::UnknownOption),
         };
         if repeated {
@@ -219,7 +195,6 @@ fn opus(options: &str) -> Result<OpusConfig, CodecConfigError> {
         bitrate: bitrate.unwrap_or(default.bitrate),
         rate_control: rate_control.unwrap_or(default.rate_control),
         complexity: complexity.unwrap_or(default.complexity),
-        library: library.unwrap_or(default.library),
     })
 }
 
@@ -278,12 +253,9 @@ impl CodecConfigError {
             Self::Bitrate => "use opus:6k to opus:510k, as in opus:128k",
             Self::Complexity => "use complexity=0 (least CPU) to complexity=10 (best)",
             Self::UnknownOption => {
-                "opus takes a bit rate, vbr or cbr, complexity, and an encoder, `builtin` or \
-                 `libopus`, as in opus:96k,cbr,complexity=8"
+                "opus takes a bit rate, vbr or cbr, and complexity, as in opus:96k,cbr,complexity=8"
             }
-            Self::Repeated => {
-                "give the bit rate, vbr or cbr, complexity and the encoder at most once each"
-            }
+            Self::Repeated => "give the bit rate, vbr or cbr, and complexity at most once each",
             Self::Mp3(error) => error.remedy(),
         }
     }
@@ -316,8 +288,7 @@ pub(super) const DEFAULT_LEVEL: u8 = 4;
 /// Snapcast's default, in bits per second.
 pub(super) const DEFAULT_BITRATE: u32 = 192_000;
 
-/// Lower rates are for speech, which a station does not send; a packet cannot carry higher ones
-/// (RFC 6716, sections 2.1.1 and 3.4).
+/// The range of Opus (RFC 6716, section 2.1.1).
 pub(super) const BITRATES: RangeInclusive<u32> = 6_000..=510_000;
 
 /// The highest `BITRATE` that snapserver accepts.
@@ -331,8 +302,7 @@ mod tests {
     use super::*;
 
     fn opus(bitrate: u32, rate_control: RateControl, complexity: u8) -> CodecConfig {
-        let library = OpusLibrary::Builtin;
-        CodecConfig::Opus(OpusConfig { bitrate, rate_control, complexity, library })
+        CodecConfig::Opus(OpusConfig { bitrate, rate_control, complexity })
     }
 
     #[test]
@@ -348,8 +318,6 @@ mod tests {
             "opus:192k,cbr",
             "opus:96k,complexity=3",
             "opus:510k,cbr,complexity=0",
-            "opus:64k,libopus",
-            "opus:96k,cbr,complexity=8,libopus",
             "mp3",
             "mp3:128k",
             "mp3:192k,lame",
@@ -375,8 +343,6 @@ mod tests {
             ("opus:BITRATE:AUTO", opus(192_000, vbr, 10)),
             ("opus:bitrate=96k,cbr", opus(96_000, RateControl::Cbr, 10)),
             ("opus:", CodecConfig::from(Codec::Opus)),
-            ("opus:encoder=builtin", CodecConfig::from(Codec::Opus)),
-            ("opus:64k, ENCODER=LIBOPUS", "opus:64k,libopus".parse().unwrap()),
             ("flac:", CodecConfig::from(Codec::Flac)),
             ("mp3:192000, BUILTIN", CodecConfig::from(Codec::Mp3)),
         ] {
@@ -418,7 +384,6 @@ mod tests {
             ("opus:cbr=1", UnknownOption),
             ("opus:128k,96k", Repeated),
             ("opus:vbr,cbr", Repeated),
-            ("opus:libopus,encoder=builtin", Repeated),
             ("opus:encoder=lame", UnknownOption),
         ] {
             assert_eq!(text.parse::<CodecConfig>(), Err(error), "{text}");

@@ -11,7 +11,7 @@ use super::{
 ///
 /// # Errors
 /// [`UnsupportedFormat`] names what the codec does not support. This crate loads no library: the
-/// encoders of MP3 by LAME and of Opus by libopus are made by `aulos_io::encoder`.
+/// encoder of MP3 by LAME is made by `aulos_io::encoder`.
 pub fn make_encoder(
     config: impl Into<CodecConfig>,
     spec: SampleSpec,

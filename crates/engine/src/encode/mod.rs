@@ -24,12 +24,12 @@ use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleSpec};
 
-pub use config::{CodecConfig, CodecConfigError, OpusConfig, OpusLibrary, RateControl};
+pub use config::{CodecConfig, CodecConfigError, OpusConfig, RateControl};
 pub use flac::FlacEncoder;
 pub use make_encoder::make_encoder;
 pub use mp3::{Mp3Encoder, Mp3FrameEncoder, Mp3FrameShape};
 pub use mp3_config::{MP3_KBPS, Mp3Config, Mp3ConfigError, Mp3Library};
-pub use opus::{OpusBlockEncoder, OpusPacketEncoder};
+pub use opus::OpusPacketEncoder;
 pub use pcm::PcmEncoder;
 pub use rtp_payload::{RtpPayloadCodec, RtpPayloadEncoder};
 
@@ -104,7 +104,7 @@ pub enum UnsupportedFormat {
     Channels(Codec),
     /// Opus: not 10, 20, 40 or 60 ms. FLAC: not 16 to 65,535 frames.
     BlockLength(Codec),
-    /// MP3: LAME is wanted and cannot be loaded. Opus: the same of libopus.
+    /// MP3: LAME is wanted and cannot be loaded.
     Library(Codec),
 }
 
@@ -128,7 +128,6 @@ impl fmt::Display for UnsupportedFormat {
                 write!(f, "{codec} supports at most {} channels", info.max_channels)
             }
             Self::BlockLength(_) => write!(f, "{codec} supports {}", info.chunks),
-            Self::Library(Codec::Opus) => f.write_str(LIBOPUS_MISSING),
             Self::Library(_) => f.write_str(LAME_MISSING),
         }
     }
@@ -139,9 +138,6 @@ impl core::error::Error for UnsupportedFormat {}
 /// The remedy names the packages of Debian and Ubuntu, of Fedora and Alpine, and of Arch.
 const LAME_MISSING: &str = "the library libmp3lame.so.0 cannot be loaded: install LAME (package \
      libmp3lame0, lame-libs or lame)";
-/// The same for Debian and Ubuntu, and for Fedora, Alpine and Arch.
-const LIBOPUS_MISSING: &str = "the library libopus.so.0 cannot be loaded: install it (package \
-     libopus0 or opus)";
 
 /// Checks that `block` is valid for an encoder of `spec` and `frames`.
 fn check_block(block: &Block, spec: SampleSpec, frames: Frames) -> Result<(), EncodeError> {

@@ -1,42 +1,24 @@
 //! Lossy compression (RFC 6716).
 //!
-//! What makes the packets is an [`OpusBlockEncoder`]: `opus-rs` here, libopus in `aulos-io`, which
-//! may load libraries. The choice: docs/decisions/opus-codec.md.
+//! The choice of the library: docs/decisions/opus-codec.md.
 
 use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
-use opus_rs::{Application, OpusEncoder};
+use aulos_opus::{Application, EncoderConfig, OpusEncoder};
 
 use super::config;
-use super::{
-    EncodeError, Encoder, OpusConfig, OpusLibrary, RateControl, UnsupportedFormat, check_block,
-};
+use super::{EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block};
 use crate::codec_guard::{CodecLibrary, GuardedCodec};
-
-/// Makes Opus packets without look-ahead for speech (libopus' "restricted low delay").
-pub trait OpusBlockEncoder: Send {
-    /// Encodes `frames` interleaved frames of finite samples to the front of `packet`, and returns
-    /// the packet's length; `None` when the library refuses.
-    ///
-    /// # Real-time
-    /// Does not allocate, lock or call the system.
-    fn encode(&mut self, samples: &[f32], frames: usize, packet: &mut [u8]) -> Option<usize>;
-
-    /// See [`Encoder::panics`].
-    fn panics(&self) -> u64 {
-        0
-    }
-}
 
 /// Opus encoder: one packet per block.
 ///
-/// Runs without look-ahead for speech, as Snapcast does: music at these bit rates gains nothing by
-/// it. A decoder's output is [`OpusPacketEncoder::DELAY`] late.
+/// At low rates an analysis of the sound decides whether a packet is encoded as speech. Snapcast's
+/// encoder never does that, and is 4 ms earlier.
 pub struct OpusPacketEncoder {
     spec: SampleSpec,
     block: Frames,
-    library: Box<dyn OpusBlockEncoder>,
+    library: GuardedCodec<OpusEncoder>,
     samples: Vec<f32>,
     packet: Vec<u8>,
 }
@@ -45,8 +27,9 @@ impl OpusPacketEncoder {
     /// The default bit rate, in bits per second.
     pub const DEFAULT_BITRATE: u32 = config::DEFAULT_BITRATE;
 
-    /// Delay of a decoder's output relative to the encoder's input: the overlap of the transform.
-    pub const DELAY: Frames = Frames(120);
+    /// Delay of a decoder's output relative to the encoder's input: the overlap of the transform, and
+    /// the look-ahead for speech.
+    pub const DELAY: Frames = Frames(312);
 
     /// An encoder of blocks of exactly `block` frames, at about `bitrate` bits per second
     /// (variable; clamped to 6,000 to 510,000). The format of `spec` is that of the decoder's
@@ -62,60 +45,29 @@ impl OpusPacketEncoder {
     /// The same with every setting; values out of range are clamped.
     ///
     /// # Errors
-    /// As [`OpusPacketEncoder::new`]; [`UnsupportedFormat::Library`] for another library.
+    /// As [`OpusPacketEncoder::new`].
     pub fn with_config(
         spec: SampleSpec,
         block: Frames,
         config: OpusConfig,
     ) -> Result<Self, UnsupportedFormat> {
         check(spec, block)?;
-        if config.library != OpusLibrary::Builtin {
-            return Err(UnsupportedFormat::Library(Codec::Opus));
-        }
-        let library = BuiltinLibrary::new(spec.layout.channels(), config.clamped())
+        let channels = spec.layout.channels();
+        let config = library_config(channels, config.clamped());
+        let make = move || OpusEncoder::new(config);
+        let library = GuardedCodec::new(CodecLibrary::UnsafeLibopus, make)
             .ok_or(UnsupportedFormat::Channels(Codec::Opus))?;
-        Self::with_library(spec, block, Box::new(library))
-    }
-
-    /// The same by another library, which encodes blocks of the channels of `spec` at 48 kHz.
-    ///
-    /// # Errors
-    /// As [`OpusPacketEncoder::new`].
-    pub fn with_library(
-        spec: SampleSpec,
-        block: Frames,
-        library: Box<dyn OpusBlockEncoder>,
-    ) -> Result<Self, UnsupportedFormat> {
-        check(spec, block)?;
-        let samples = vec![0.0; block.as_usize() * spec.layout.channels()];
+        let samples = vec![0.0; block.as_usize() * channels];
         Ok(Self { spec, block, library, samples, packet: vec![0; MAX_PACKET] })
     }
 }
 
-/// `opus-rs`.
-struct BuiltinLibrary(GuardedCodec<Box<OpusEncoder>>);
-
-impl BuiltinLibrary {
-    fn new(channels: usize, config: OpusConfig) -> Option<Self> {
-        let library = GuardedCodec::new(CodecLibrary::OpusRs, move || {
-            let application = Application::RestrictedLowDelay;
-            let mut encoder = OpusEncoder::new(48_000, channels, application).ok()?;
-            encoder.bitrate_bps = config.bitrate.cast_signed();
-            encoder.complexity = i32::from(config.complexity);
-            encoder.use_cbr = config.rate_control == RateControl::Cbr;
-            Some(Box::new(encoder))
-        });
-        library.map(Self)
-    }
-}
-
-impl OpusBlockEncoder for BuiltinLibrary {
-    fn encode(&mut self, samples: &[f32], frames: usize, packet: &mut [u8]) -> Option<usize> {
-        self.0.call_again(|encoder| encoder.encode(samples, frames, packet)).ok()?.ok()
-    }
-
-    fn panics(&self) -> u64 {
-        self.0.panics()
+fn library_config(channels: usize, config: OpusConfig) -> EncoderConfig {
+    EncoderConfig {
+        bitrate: config.bitrate,
+        is_constant: config.rate_control == RateControl::Cbr,
+        complexity: config.complexity,
+        ..EncoderConfig::new(SampleRate::HZ_48000.hz(), channels, Application::Audio)
     }
 }
 
@@ -151,12 +103,10 @@ impl Encoder for OpusPacketEncoder {
             *to = if from.is_nan() { 0.0 } else { from.clamp(-MAX_SAMPLE, MAX_SAMPLE) };
         }
         let frames = self.block.as_usize();
-        let packet = self
-            .library
-            .encode(&self.samples, frames, &mut self.packet)
-            .and_then(|length| self.packet.get(..length))
-            .ok_or(EncodeError::Codec)?;
-        out.extend_from_slice(packet);
+        let (samples, packet) = (&self.samples, &mut self.packet);
+        let encoded = self.library.call_again(|encoder| encoder.encode(samples, frames, packet));
+        let length = encoded.ok().flatten().ok_or(EncodeError::Codec)?;
+        out.extend_from_slice(self.packet.get(..length).ok_or(EncodeError::Codec)?);
         Ok(())
     }
 

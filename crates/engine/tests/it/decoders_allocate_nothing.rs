@@ -15,17 +15,23 @@ fn the_counter_counts() {
 #[test]
 fn packets_and_holes() {
     let (studio, stereo) = (SampleRate::HZ_48000, ChannelLayout::STEREO);
-    let mut decoders: [(Box<dyn Decoder>, Vec<u8>); 6] = [
+    let opus = |config: u8, channels| -> (Box<dyn Decoder>, Vec<u8>) {
+        let stereo = u8::from(channels == 2) << 2;
+        let decoder = OpusPacketDecoder::new(studio, channels).unwrap();
+        // Any bytes decode to audio.
+        (Box::new(decoder), [config << 3 | stereo].into_iter().chain(1..100).collect())
+    };
+    let mut decoders: [(Box<dyn Decoder>, Vec<u8>); 9] = [
         (Box::new(G711Decoder::new(G711Law::Mu)), (0..160).collect()),
         (Box::new(G711Decoder::new(G711Law::A)), (0..160).collect()),
         (Box::new(G722Decoder::new()), (0..160).collect()),
         (Box::new(L16Decoder::new(studio, stereo)), (0..192).collect()),
         (Box::new(L24Decoder::new(studio, stereo)), (0..240).chain(0..48).collect()),
-        // CELT, 20 ms: any bytes decode to audio.
-        (
-            Box::new(OpusPacketDecoder::new(studio, 1).unwrap()),
-            [31 << 3].into_iter().chain(1..100).collect(),
-        ),
+        // CELT of 20 ms, SILK of 60 ms, hybrid of 20 ms (RFC 6716, section 3.1).
+        opus(31, 1),
+        opus(31, 2),
+        opus(11, 2),
+        opus(15, 2),
     ];
     let mut out = [0.0; 5_760];
     for (decoder, packet) in &mut decoders {

@@ -42,7 +42,9 @@ fn blocks_are_encoded_without_allocating() {
             assert!(count <= FLAC_LIBRARY, "level {level}, {spec}: {count}");
         }
     }
-    for text in ["opus", "opus:64k", "opus:510k,cbr", "opus:128k,complexity=0"] {
+    for text in
+        ["opus", "opus:12k", "opus:32k", "opus:64k", "opus:510k,cbr", "opus:128k,complexity=0"]
+    {
         let config: CodecConfig = text.parse().unwrap();
         let mut opus = make_encoder(config, SampleSpec::DEFAULT, Frames(960)).unwrap();
         let count = per_block(&mut *opus);

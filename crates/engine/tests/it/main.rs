@@ -1,5 +1,6 @@
 //! The engine beside ffmpeg, and its real-time side beside a counting allocator. One program, so
-//! that everything is linked once; calls of the allocator are counted for each thread.
+//! that everything is linked once; for each thread the calls are counted that reach the allocator
+//! behind that of the programs.
 
 #![allow(
     clippy::disallowed_methods,
@@ -23,6 +24,8 @@ mod opus_ffmpeg;
 mod station_allocates_nothing;
 
 use aulos_blackbox::alloc::CountingAllocator;
+use aulos_rt::scratch::ScratchAllocator;
 
 #[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator::new();
+static ALLOCATOR: ScratchAllocator<CountingAllocator> =
+    ScratchAllocator::over(CountingAllocator::new());

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  file -> container -> codec -> trim -> blocks -> ring
-//!          (symphonia; syom for AAC, opus-rs for Opus; own code for raw PCM and WAVE variants)
+//!          (symphonia; syom for AAC, libopus for Opus; own code for raw PCM and WAVE variants)
 //! ```
 //!
 //! A [`StreamDecoder`] decodes an endless stream: bytes are pushed into it as they arrive, so no

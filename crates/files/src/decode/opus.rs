@@ -1,16 +1,15 @@
 //! Decodes Opus packets, which the container library does not support.
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_engine::codec_guard::{CodecLibrary, GuardedCodec, guard};
-use opus_rs::OpusDecoder;
-use opus_rs::multistream::{ChannelMappingTable, MultistreamDecoder};
+use aulos_engine::codec_guard::{CodecLibrary, GuardedCodec};
+use aulos_opus::{MultistreamDecoder, OpusDecoder, StreamMapping};
 
 /// The identification header of an Opus stream (RFC 7845 section 5.1).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OpusHead {
     layout: ChannelLayout,
     /// How one- and two-channel streams are combined into more channels.
-    table: Option<ChannelMappingTable>,
+    mapping: Option<StreamMapping>,
     /// Frames at the beginning that only prime the decoder.
     pub(super) pre_skip: u16,
     gain: f32,
@@ -29,29 +28,20 @@ impl OpusHead {
             _ => return None,
         };
         let layout = ChannelLayout::new(usize::from(channels)).ok()?;
-        let table = match (family, channels) {
+        let mapping = match (family, channels) {
             (0 | 1, 1 | 2) => None,
-            (1, 3..=8) | (255, _) => {
-                Some(parse_mapping_table(family, channels, bytes.get(HEAD_LEN..)?)?)
-            }
+            (1, 3..=8) | (255, _) => Some(parse_mapping(family, channels, bytes.get(HEAD_LEN..)?)?),
             _ => return None,
         };
         let gain = 10f32.powf(f32::from(gain) / (256.0 * 20.0));
-        Some(Self { layout, table, pre_skip, gain })
+        Some(Self { layout, mapping, pre_skip, gain })
     }
 }
 
 /// The channel mapping table (RFC 7845 section 5.1.1), with the channels in WAVE order.
-fn parse_mapping_table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelMappingTable> {
-    let parse = || ChannelMappingTable::parse(family, channels, tail);
-    let mut table = guard(CodecLibrary::OpusRs, parse).ok()??;
-    let decoded = table.stream_count.checked_add(table.coupled_count)?;
-    let is_sane = table.stream_count > 0
-        && table.coupled_count <= table.stream_count
-        && table.mapping.iter().all(|&from| from < decoded || from == SILENT);
-    if !is_sane {
-        return None;
-    }
+fn parse_mapping(family: u8, channels: u8, tail: &[u8]) -> Option<StreamMapping> {
+    let (&[streams, coupled_streams], table) = tail.split_first_chunk()?;
+    let table = table.get(..usize::from(channels))?;
     // The channel order of Vorbis (section 5.1.1.2): L C R, surrounds, LFE.
     let order: &[usize] = match (family, channels) {
         (1, 3) => &[0, 2, 1],
@@ -59,10 +49,13 @@ fn parse_mapping_table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelM
         (1, 6) => &[0, 2, 1, 5, 3, 4],
         (1, 7) => &[0, 2, 1, 6, 5, 3, 4],
         (1, 8) => &[0, 2, 1, 7, 5, 6, 3, 4],
-        _ => return Some(table),
+        _ => &[],
     };
-    table.mapping = order.iter().filter_map(|&at| table.mapping.get(at).copied()).collect();
-    Some(table)
+    let channels = match order {
+        [] => table.to_vec(),
+        order => order.iter().filter_map(|&at| table.get(at).copied()).collect(),
+    };
+    Some(StreamMapping { streams, coupled_streams, channels }).filter(StreamMapping::is_valid)
 }
 
 /// A decoder for one stream, or for several streams with more than two channels in all.
@@ -72,22 +65,25 @@ pub(super) struct OpusPacketDecoder {
 }
 
 enum Decoder {
-    One(Box<OpusDecoder>),
-    Many(Box<MultistreamDecoder>),
+    One(OpusDecoder),
+    Many(MultistreamDecoder),
+}
+
+impl Decoder {
+    fn new(layout: ChannelLayout, mapping: Option<&StreamMapping>) -> Option<Self> {
+        match mapping {
+            None => OpusDecoder::new(HZ, layout.channels()).map(Self::One),
+            Some(mapping) => MultistreamDecoder::new(HZ, mapping).map(Self::Many),
+        }
+    }
 }
 
 impl OpusPacketDecoder {
     /// `None` when the library fails.
     pub(super) fn new(head: OpusHead) -> Option<Self> {
-        let (layout, table) = (head.layout, head.table.clone());
-        let decoder = GuardedCodec::new(CodecLibrary::OpusRs, move || {
-            Some(match &table {
-                None => Decoder::One(Box::new(OpusDecoder::new(HZ, layout.channels()).ok()?)),
-                Some(table) => {
-                    Decoder::Many(Box::new(MultistreamDecoder::new(HZ, table.clone()).ok()?))
-                }
-            })
-        })?;
+        let (layout, mapping) = (head.layout, head.mapping.clone());
+        let make = move || Decoder::new(layout, mapping.as_ref());
+        let decoder = GuardedCodec::new(CodecLibrary::UnsafeLibopus, make)?;
         Some(Self { decoder, head })
     }
 
@@ -105,8 +101,8 @@ impl OpusPacketDecoder {
         let channels = self.head.layout.channels();
         out.resize(LONGEST_PACKET * channels, 0.0);
         let frames = self.decoder.call(|decoder| match decoder {
-            Decoder::One(decoder) => decoder.decode(packet, LONGEST_PACKET, out).ok(),
-            Decoder::Many(decoder) => decoder.decode(packet, LONGEST_PACKET, out).ok(),
+            Decoder::One(decoder) => decoder.decode(packet, out),
+            Decoder::Many(decoder) => decoder.decode(packet, out),
         });
         let frames = frames.ok().flatten();
         out.truncate(frames.unwrap_or(0) * channels);
@@ -121,10 +117,10 @@ impl OpusPacketDecoder {
         let frames = frames.min(LONGEST_PACKET);
         out.resize(frames * self.head.layout.channels(), 0.0);
         let made = self.decoder.call(|decoder| match decoder {
-            Decoder::One(decoder) => decoder.decode(&[], frames, out).unwrap_or(0),
-            Decoder::Many(_) => 0,
+            Decoder::One(decoder) => decoder.conceal(out),
+            Decoder::Many(decoder) => decoder.conceal(out),
         });
-        let made = made.unwrap_or(0);
+        let made = made.ok().flatten().unwrap_or(0);
         out.truncate(made * self.head.layout.channels());
         for sample in out.iter_mut() {
             *sample *= self.head.gain;
@@ -138,13 +134,10 @@ impl OpusPacketDecoder {
     }
 }
 
-const HZ: i32 = 48_000;
+const HZ: u32 = 48_000;
 
 /// `OpusHead` up to the mapping table.
 const HEAD_LEN: usize = 19;
-
-/// The table entry of a silent channel.
-const SILENT: u8 = 255;
 
 /// 120 ms (RFC 6716 section 3.2.5).
 const LONGEST_PACKET: usize = 5_760;
@@ -160,7 +153,7 @@ mod tests {
         let ogg = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
         let mp4 = b"OpusHead\x00\x02\x01\x38\0\0\xbb\x80\0\0\0";
         let wanted =
-            OpusHead { layout: ChannelLayout::STEREO, table: None, pre_skip: 312, gain: 1.0 };
+            OpusHead { layout: ChannelLayout::STEREO, mapping: None, pre_skip: 312, gain: 1.0 };
         assert_eq!(OpusHead::parse(ogg), Some(wanted.clone()));
         assert_eq!(OpusHead::parse(mp4), Some(wanted));
     }
@@ -171,8 +164,8 @@ mod tests {
             let fixed = b"OpusHead\x01\x06\x38\x01\x80\xbb\0\0\0\0\x01";
             OpusHead::parse(&[&fixed[..], tail].concat())
         };
-        let table = head(&[4, 2, 0, 4, 1, 2, 3, 5]).and_then(|head| head.table).unwrap();
-        assert_eq!(table.mapping, [0, 1, 4, 5, 2, 3]);
+        let mapping = head(&[4, 2, 0, 4, 1, 2, 3, 5]).and_then(|head| head.mapping).unwrap();
+        assert_eq!(mapping.channels, [0, 1, 4, 5, 2, 3]);
         assert!(head(&[4, 2, 0, 4, 1, 2, 3, 6]).is_none(), "a channel that is in no stream");
         assert!(head(&[2, 3, 0, 4, 1, 2, 3, 4]).is_none(), "more pairs than streams");
         assert!(head(&[4, 2, 0, 4]).is_none(), "cut off");
@@ -189,7 +182,7 @@ mod tests {
             ),
         ) {
             OpusHead::parse(&head);
-            let plain = |layout| OpusHead { layout, table: None, pre_skip: 0, gain: 1.0 };
+            let plain = |layout| OpusHead { layout, mapping: None, pre_skip: 0, gain: 1.0 };
             let six = b"OpusHead\x01\x06\0\0\x80\xbb\0\0\0\0\x01\x04\x02\0\x04\x01\x02\x03\x05";
             let [mono, stereo] = [ChannelLayout::MONO, ChannelLayout::STEREO].map(plain);
             for head in [mono, stereo, OpusHead::parse(six).unwrap()] {

@@ -19,7 +19,6 @@ mod udp;
 mod udp;
 
 mod lame;
-mod libopus;
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -29,7 +28,6 @@ pub(crate) use imp::{
     send_zero_copy, set_notsent_lowat, take_inherited, tcp_account,
 };
 pub(crate) use lame::{Lame, LameConfig};
-pub(crate) use libopus::{LibopusConfig, LibopusEncoder};
 pub(crate) use udp::{
     Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals,
     timestamp_clock_offset_nanos,

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use aulos_blackbox::alloc::{AllocatorCall, CountingAllocator};
+use aulos_rt::scratch::ScratchAllocator;
 
 /// Whether counting is enabled, and the counts of the server's threads.
 pub(crate) static COUNTING: AtomicBool = AtomicBool::new(false);
@@ -41,4 +42,5 @@ fn count(call: AllocatorCall) {
 }
 
 #[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator::observed_by(count);
+static ALLOCATOR: ScratchAllocator<CountingAllocator> =
+    ScratchAllocator::over(CountingAllocator::observed_by(count));

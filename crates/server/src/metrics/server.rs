@@ -85,7 +85,7 @@ pub(super) const SERVER: &[Metric] = &[
         "aulos_codec_panics_total",
         "Panics of codec libraries; each time a new decoder or encoder went on.",
         Values::Counters(&[
-            ("codec_panics_opus_rs", &["opus-rs"]),
+            ("codec_panics_unsafe_libopus", &["unsafe-libopus"]),
             ("codec_panics_flac_codec", &["flac-codec"]),
             ("codec_panics_rusty_mp3", &["rusty_mp3"]),
             ("codec_panics_symphonia", &["symphonia"]),
@@ -136,7 +136,7 @@ pub(super) const SERVER: &[Metric] = &[
 ];
 
 const CODEC_LIBRARIES: &[&str] =
-    &["opus-rs", "flac-codec", "rusty_mp3", "symphonia", "syom", "lofty"];
+    &["unsafe-libopus", "flac-codec", "rusty_mp3", "symphonia", "syom", "lofty"];
 const PORTS: &[&str] = &["stream", "control", "http", "live_source", "control_plane"];
 const HANDSHAKES: &[&str] = &["ok", "invalid", "closed", "timeout"];
 const CLOSED: &[&str] = &[

@@ -444,7 +444,7 @@ fn two_sources_of_opus(fault: Option<i64>) -> [World; 2] {
         encoder.encode(&block, &mut chunk).unwrap();
         for (at, world) in both.iter_mut().enumerate() {
             if fault == Some(number) && at == 0 {
-                fault::plan(CodecLibrary::OpusRs, 0);
+                fault::plan(CodecLibrary::UnsafeLibopus, 0);
             }
             world.send(world.server_now(), &chunk);
             world.run(CHUNK_MS);

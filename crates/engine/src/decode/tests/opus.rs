@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use opus_rs::{Application, OpusEncoder};
+use aulos_opus::{Application, EncoderConfig, OpusEncoder};
 
 use super::*;
 use crate::codec_guard::{CodecLibrary, fault};
@@ -94,8 +94,7 @@ proptest! {
 
 /// Two seconds of stereo.
 fn music_packets() -> Vec<Vec<u8>> {
-    let mut encoder = OpusEncoder::new(48_000, 2, Application::Audio).unwrap();
-    encoder.bitrate_bps = 96_000;
+    let mut encoder = OpusEncoder::new(EncoderConfig::new(48_000, 2, Application::Audio)).unwrap();
     let sound = speech(96_000, 2);
     let mut packet = vec![0; 1_500];
     let encode = |piece: &[f32]| {
@@ -117,7 +116,7 @@ fn a_panic_of_the_library_costs_one_packet_of_one_stream() {
     let mut out = [0.0; 1_920];
     for (number, packet) in packets.iter().enumerate() {
         if number == FAULT {
-            fault::plan(CodecLibrary::OpusRs, 0);
+            fault::plan(CodecLibrary::UnsafeLibopus, 0);
         }
         match hit.decode(packet, &mut out) {
             Ok(frames) => assert_eq!(frames, 960),

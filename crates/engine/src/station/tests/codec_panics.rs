@@ -65,7 +65,7 @@ fn a_panic_in_an_encoder_loses_no_chunk_and_changes_no_other_output() {
     let undisturbed = run(None);
     assert!(undisturbed.outputs.iter().all(|sent| sent.len() > 30));
     let cases = [
-        (CodecLibrary::OpusRs, 1, 1),
+        (CodecLibrary::UnsafeLibopus, 1, 1),
         (CodecLibrary::FlacCodec, 2, 1),
         // The station does not know what the pool encodes.
         (CodecLibrary::RustyMp3, 3, 0),

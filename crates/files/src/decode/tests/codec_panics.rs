@@ -20,8 +20,8 @@ const STREAMS: [(&str, &str, CodecLibrary); 6] = [
     ("a.ogg", "-c:a libvorbis -page_duration 100000", CodecLibrary::Symphonia),
     ("a.flac", "-c:a flac", CodecLibrary::Symphonia),
     ("a.aac", "-c:a aac -aac_pns 0 -b:a 128k", CodecLibrary::Syom),
-    ("a.opus", "-c:a libopus -b:a 96k -page_duration 100000", CodecLibrary::OpusRs),
-    ("b.opus", "-c:a libopus -ac 6 -b:a 256k -page_duration 100000", CodecLibrary::OpusRs),
+    ("a.opus", "-c:a libopus -b:a 96k -page_duration 100000", CodecLibrary::UnsafeLibopus),
+    ("b.opus", "-c:a libopus -ac 6 -b:a 256k -page_duration 100000", CodecLibrary::UnsafeLibopus),
 ];
 
 /// Decodes a stream in pieces, as a job of the codec pool does.
@@ -142,7 +142,7 @@ fn a_panic_of_a_library_never_disturbs_another_file() {
         for (library, calls) in [
             (CodecLibrary::Symphonia, 0),
             (CodecLibrary::Symphonia, 1),
-            (CodecLibrary::OpusRs, 0),
+            (CodecLibrary::UnsafeLibopus, 0),
             (CodecLibrary::Syom, 0),
         ] {
             let (mut hit, mut neighbor) = (open(), open());

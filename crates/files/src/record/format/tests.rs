@@ -81,7 +81,7 @@ fn encode_file(format: FileFormat, fault: Option<CodecLibrary>) -> (Vec<u8>, Fra
 fn a_file_loses_nothing_when_the_library_of_its_encoder_panics() {
     for (format, library) in [
         ("flac", CodecLibrary::FlacCodec),
-        ("opus", CodecLibrary::OpusRs),
+        ("opus", CodecLibrary::UnsafeLibopus),
         ("mp3", CodecLibrary::RustyMp3),
     ] {
         let format: FileFormat = format.parse().unwrap();

@@ -228,8 +228,8 @@ fn encoder(
         Payload::Pcma => RtpPayloadCodec::G711(G711Law::A),
         Payload::G722 => RtpPayloadCodec::G722,
         _ => {
-            let opus =
-                encode::make_encoder(Codec::Opus, spec, quantum).map_err(|e| e.to_string())?;
+            let settings = station.codec_settings(Codec::Opus);
+            let opus = encode::make_encoder(settings, spec, quantum).map_err(|e| e.to_string())?;
             return Ok((opus, max_opus_bytes(quantum)));
         }
     };
@@ -239,7 +239,7 @@ fn encoder(
     Ok((Box::new(wire), room))
 }
 
-/// Twice a chunk at the default bit rate, plus one packet.
+/// More than the longest packet of a chunk: twice one at the default bit rate, plus a packet.
 fn max_opus_bytes(quantum: Frames) -> usize {
     quantum.as_usize() * OpusPacketEncoder::DEFAULT_BITRATE as usize / 8 / 48_000 * 2 + 1_500
 }

@@ -279,7 +279,7 @@ fn two_players_of_opus(fault: Option<i64>) -> [Fed; 2] {
         encoder.encode(&block, &mut chunk).unwrap();
         for (at, fed) in both.iter_mut().enumerate() {
             if fault == Some(number) && at == 0 {
-                fault::plan(CodecLibrary::OpusRs, 0);
+                fault::plan(CodecLibrary::UnsafeLibopus, 0);
             }
             fed.chunk(fed.now, &chunk);
             fed.pass(20);

@@ -15,7 +15,7 @@ fn two_streams(
     for (number, payload) in (0..).zip(payloads) {
         for (at, fixture) in both.iter_mut().enumerate() {
             if fault == Some(number) && at == 0 {
-                fault::plan(CodecLibrary::OpusRs, 0);
+                fault::plan(CodecLibrary::UnsafeLibopus, 0);
             }
             fixture.send(1, number, from.clock_rate / 50, payload);
             fixture.wait(STEP);

@@ -4,8 +4,8 @@
 use core::fmt;
 
 use aulos_engine::codec_guard::{CodecLibrary, GuardedCodec};
+use aulos_opus::{Application, EncoderConfig, OpusDecoder, OpusEncoder};
 use aulos_proto::rtp::Encoding;
-use opus_rs::{Application, OpusDecoder, OpusEncoder};
 
 use crate::relay::RelayStreamConfig;
 
@@ -27,7 +27,7 @@ pub(super) fn opus_rate(other: Encoding) -> u32 {
 pub(super) struct LazyOpusDecoder {
     rate: u32,
     channels: usize,
-    decoder: Option<GuardedCodec<Box<OpusDecoder>>>,
+    decoder: Option<GuardedCodec<OpusDecoder>>,
 }
 
 impl LazyOpusDecoder {
@@ -38,24 +38,19 @@ impl LazyOpusDecoder {
     }
 
     fn without_decoder(rate: u32, channels: usize) -> Self {
-        let hz = i32::try_from(rate).unwrap_or(0);
-        let make = move || OpusDecoder::new(hz, channels).ok().map(Box::new);
-        let decoder = GuardedCodec::new(CodecLibrary::OpusRs, make);
+        let make = move || OpusDecoder::new(rate, channels);
+        let decoder = GuardedCodec::new(CodecLibrary::UnsafeLibopus, make);
         Self { rate, channels, decoder }
     }
 
     /// Calls the library; `None` when it refuses or panics.
-    fn call<R>(
-        &mut self,
-        work: impl FnOnce(&mut OpusDecoder) -> Result<R, &'static str>,
-    ) -> Option<R> {
-        self.decoder.as_mut()?.call(|decoder| work(decoder)).ok()?.ok()
+    fn call(&mut self, work: impl FnOnce(&mut OpusDecoder) -> Option<usize>) -> Option<usize> {
+        self.decoder.as_mut()?.call(work).ok()?
     }
 
     /// Decodes into the front of `out`, and returns the number of frames.
     pub(super) fn decode(&mut self, packet: &[u8], out: &mut [f32]) -> Option<usize> {
-        let most = out.len() / self.channels;
-        self.call(|decoder| decoder.decode(packet, most, out)).filter(|frames| *frames > 0)
+        self.call(|decoder| decoder.decode(packet, out)).filter(|frames| *frames > 0)
     }
 
     /// Recovers the frames of a lost packet from the one after it, which has to be decoded next.
@@ -65,7 +60,8 @@ impl LazyOpusDecoder {
         frames: usize,
         out: &mut [f32],
     ) -> Option<usize> {
-        self.call(|decoder| decoder.decode_fec(following, frames, out))
+        let out = out.get_mut(..frames * self.channels)?;
+        self.call(|decoder| decoder.recover(following, out))
     }
 
     /// Conceals missing frames, so that the next packet continues without a click.
@@ -73,7 +69,7 @@ impl LazyOpusDecoder {
         let frame = self.rate as usize / 50;
         for _ in 0..(frames / frame.max(1)).min(MAX_SKIPPED) {
             scratch.resize(frame * self.channels, 0.0);
-            if self.call(|decoder| decoder.decode(&[], frame, scratch)).is_none() {
+            if self.call(|decoder| decoder.conceal(scratch)).is_none() {
                 return;
             }
         }
@@ -111,7 +107,7 @@ pub(super) struct LazyOpusEncoder {
     bitrate: u32,
     complexity: u8,
     fec: bool,
-    encoder: Option<GuardedCodec<Box<OpusEncoder>>>,
+    encoder: Option<GuardedCodec<OpusEncoder>>,
 }
 
 impl LazyOpusEncoder {
@@ -129,15 +125,14 @@ impl LazyOpusEncoder {
         complexity: u8,
         fec: bool,
     ) -> Self {
-        let hz = i32::try_from(rate).unwrap_or(0);
-        let encoder = GuardedCodec::new(CodecLibrary::OpusRs, move || {
-            let mut encoder = OpusEncoder::new(hz, channels, Application::Voip).ok()?;
-            encoder.bitrate_bps = bitrate.clamp(6_000, 510_000).cast_signed();
-            encoder.complexity = i32::from(complexity.min(10));
-            encoder.use_inband_fec = fec;
-            encoder.packet_loss_perc = if fec { EXPECTED_LOSS } else { 0 };
-            Some(Box::new(encoder))
-        });
+        let config = EncoderConfig {
+            bitrate: bitrate.clamp(6_000, 510_000),
+            complexity: complexity.min(10),
+            expected_loss: if fec { EXPECTED_LOSS } else { 0 },
+            ..EncoderConfig::new(rate, channels, Application::Voice)
+        };
+        let make = move || OpusEncoder::new(config);
+        let encoder = GuardedCodec::new(CodecLibrary::UnsafeLibopus, make);
         Self { rate, channels, bitrate, complexity, fec, encoder }
     }
 
@@ -154,7 +149,7 @@ impl LazyOpusEncoder {
         }
         let encoded =
             self.encoder.as_mut()?.call_again(|encoder| encoder.encode(samples, frames, out));
-        encoded.ok()?.ok().filter(|bytes| *bytes > 0)
+        encoded.ok()?
     }
 
     /// Panics of the library.
@@ -176,7 +171,7 @@ impl fmt::Debug for LazyOpusEncoder {
 }
 
 /// In percent: this expected loss makes the encoder spend bits on FEC.
-const EXPECTED_LOSS: i32 = 10;
+const EXPECTED_LOSS: u8 = 10;
 
 /// The rates that Opus supports (RFC 6716, 2.1.3).
 const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];

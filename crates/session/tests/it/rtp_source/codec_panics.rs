@@ -12,7 +12,7 @@ fn two_sources(fault: Option<usize>) -> [InputFixture; 2] {
     for (number, payload) in opus_voice(150).iter().enumerate() {
         for (at, receiver) in both.iter_mut().enumerate() {
             if fault == Some(number) && at == 0 {
-                fault::plan(CodecLibrary::OpusRs, 0);
+                fault::plan(CodecLibrary::UnsafeLibopus, 0);
             }
             receiver.receive(&packet(1, number as u64, 960, OPUS_TYPE, payload));
             receiver.wait(PACKET);

@@ -2,13 +2,13 @@
 
 use aulos_core::{Instant, Rng, Span};
 use aulos_engine::source::SourceItem;
+use aulos_opus::{Application, EncoderConfig, OpusEncoder};
 use aulos_proto::rtp::payload::opus_fec_ticks;
 use aulos_proto::rtp::red::{self, RedBlock};
 use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
 use aulos_rt::ring::Consumer;
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputCounts, RtpInputSink};
-use opus_rs::{Application, OpusEncoder};
 
 pub(crate) const PCMU: Encoding =
     Encoding { codec: RtpCodec::Pcmu, clock_rate: 8_000, channels: 1 };
@@ -104,21 +104,27 @@ pub(crate) fn red_packet(
     packet(1, number as u64, ticks, RED_TYPE, &bytes[..length])
 }
 
-/// Speech-like: harmonics of a moving fundamental with a varying level, never silent.
+/// Speech-like: harmonics of a moving fundamental in syllables, never silent. Opus repeats nothing
+/// of a steady sound.
 fn voice(at: u64, rate: f64) -> f32 {
     let time = at as f64 / rate;
-    let loud = 0.35 + 0.2 * (time * 3.1 * std::f64::consts::TAU).sin();
+    let loud = 0.55 * (0.03 + 0.97 * (time * 3.1 * std::f64::consts::PI).sin().powi(2));
     let phase = (time * 120.0 + 2.0 * (time * 0.7).sin()) * std::f64::consts::TAU;
     let harmonics = 1..12_u32;
     let sum: f64 = harmonics.map(|of| (phase * f64::from(of)).sin() / f64::from(of)).sum();
     (sum * loud * 0.4) as f32
 }
 
-/// The speech as Opus of 20 ms at 24 kbit/s with FEC.
+/// The speech as Opus of 20 ms at 32 kbit/s with FEC. At this complexity the energy alone decides
+/// what is speech.
 pub(crate) fn opus_voice(packets: usize) -> Vec<Vec<u8>> {
-    let mut encoder = OpusEncoder::new(16_000, 1, Application::Voip).unwrap();
-    (encoder.bitrate_bps, encoder.use_inband_fec) = (24_000, true);
-    encoder.packet_loss_perc = 5;
+    let config = EncoderConfig {
+        bitrate: 32_000,
+        complexity: 5,
+        expected_loss: 20,
+        ..EncoderConfig::new(16_000, 1, Application::Voice)
+    };
+    let mut encoder = OpusEncoder::new(config).unwrap();
     let encode = |number: usize| {
         let samples: Vec<f32> =
             (0..320).map(|at| voice(number as u64 * 320 + at, 16_000.0)).collect();
