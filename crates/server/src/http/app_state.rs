@@ -6,11 +6,11 @@ use aulos_control::Control;
 use aulos_control::backend::ListenSink;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
 
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
 use super::pages::FileServer;
-use super::sounds::Sounds;
 use super::system_probe::SystemProbe;
 use super::waveform::Waveforms;
 use super::web::WebFiles;
@@ -24,7 +24,9 @@ pub(super) struct AppState {
     pub(super) system: SystemProbe,
     pub(super) recordings: FileServer,
     pub(super) waveforms: Waveforms,
-    pub(super) sounds: Sounds,
+    pub(super) sounds: FileServer,
+    /// One uploaded sound at a time is in memory.
+    pub(super) upload_turn: Arc<Semaphore>,
     pub(super) sink: Arc<dyn ListenSink>,
     /// Slots for controllers behind a WebSocket, which leave the slots of HTTP.
     pub(super) sockets: ConnectionSlots,

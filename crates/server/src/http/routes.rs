@@ -22,6 +22,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::app_state::{AppState, json_response};
@@ -31,7 +32,6 @@ use super::large_body::answer_response;
 use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
-use super::sounds::Sounds;
 use super::system_probe::SystemProbe;
 use super::waveform::Waveforms;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
@@ -75,7 +75,7 @@ pub(super) fn router(
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
     let web = WebFiles::new(std::env::var_os(WEB_DIR_VARIABLE).map(Into::into));
     let recordings = FileServer::new("the folder of a recorder", Arc::clone(&control));
-    let sounds = Sounds::new(FileServer::new("the folder of sounds", Arc::clone(&control)));
+    let sounds = FileServer::new("the folder of sounds", Arc::clone(&control));
     let system = SystemProbe::default();
     let control_state = Arc::clone(&control);
     let waveforms = Waveforms::default();
@@ -86,6 +86,7 @@ pub(super) fn router(
         recordings,
         waveforms,
         sounds,
+        upload_turn: Arc::new(Semaphore::new(1)),
         sink,
         sockets,
         web,

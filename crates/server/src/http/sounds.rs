@@ -1,7 +1,6 @@
 //! The sounds that can be announced: a list, each uploaded sound, its upload and its deletion.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_control::{Caller, count};
@@ -15,11 +14,10 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::app_state::{AppState, json_response};
-use super::pages::{FileRequest, FileServer, PageError};
+use super::pages::{FileRequest, PageError};
 use super::resource::{Parameter, ParameterKind};
 use crate::input_budget::is_budget_error;
 
@@ -33,30 +31,16 @@ pub(super) const SOUND: &[Parameter] = &[Parameter {
 /// Time limit for the bytes of an upload: the longest over two megabits a second, twice.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The folders of sounds, and the turn of uploads.
-#[derive(Clone)]
-pub(super) struct Sounds {
-    files: FileServer,
-    /// One upload at a time is in memory.
-    uploads: Arc<Semaphore>,
-}
-
-impl Sounds {
-    pub(super) fn new(files: FileServer) -> Self {
-        Self { files, uploads: Arc::new(Semaphore::new(1)) }
-    }
-}
-
 /// `GET /api/v1/sounds`.
 pub(super) async fn list(State(app): State<AppState>) -> Response {
     let allowed = app.control.config().streams.clone();
-    let found = app.sounds.files.run(move || Ok(list_sounds(&allowed.roots, &allowed.uploads)));
+    let found = app.sounds.run(move || Ok(list_sounds(&allowed.roots, &allowed.uploads)));
     match found.await {
         Ok(list) => {
             let sounds: Vec<Value> = list.sounds.iter().map(sound_json).collect();
             json_response(json!({ "sounds": sounds, "more": list.is_more }).to_string())
         }
-        Err(error) => app.sounds.files.error_response(&error),
+        Err(error) => app.sounds.error_response(&error),
     }
 }
 
@@ -81,7 +65,7 @@ pub(super) async fn file(
     let wanted = FileRequest::new(&request, PathBuf::from(name), false);
     drop(request);
     let open = move |path: &std::path::Path| open_sound(&folder, &path.to_string_lossy());
-    app.sounds.files.serve(wanted, open).await
+    app.sounds.serve(wanted, open).await
 }
 
 /// `PUT /api/v1/sounds/NAME`.
@@ -95,7 +79,7 @@ pub(super) async fn store(
     if let Some(refusal) = app.refuse_cross_site(&headers) {
         return refusal;
     }
-    let Ok(_turn) = app.sounds.uploads.try_acquire() else {
+    let Ok(_turn) = app.upload_turn.try_acquire() else {
         return refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "another sound is being uploaded; try again",
@@ -108,7 +92,7 @@ pub(super) async fn store(
     let folder = uploads(&app);
     let stored_name = name.clone();
     // A refusal is no failure of the disk.
-    let stored = app.sounds.files.run(move || match store_sound(&folder, &name, &bytes) {
+    let stored = app.sounds.run(move || match store_sound(&folder, &name, &bytes) {
         Err(StoreError::Io(error)) => Err(error),
         stored => Ok(stored.map(|path| (path, bytes.len() as u64))),
     });
@@ -132,7 +116,7 @@ pub(super) async fn store(
             tracing::warn!(%error, "an uploaded sound cannot be written");
             refusal(StatusCode::INSUFFICIENT_STORAGE, &StoreError::Io(error).to_string())
         }
-        Err(error) => app.sounds.files.error_response(&error),
+        Err(error) => app.sounds.error_response(&error),
     }
 }
 
@@ -163,12 +147,12 @@ pub(super) async fn delete(
         return refusal;
     }
     let (folder, deleted) = (uploads(&app), name.clone());
-    match app.sounds.files.run(move || delete_sound(&folder, &name)).await {
+    match app.sounds.run(move || delete_sound(&folder, &name)).await {
         Ok(()) => {
             tracing::info!(name = %deleted, from = %caller.from, "sound deleted");
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(error) => app.sounds.files.error_response(&error),
+        Err(error) => app.sounds.error_response(&error),
     }
 }
 
