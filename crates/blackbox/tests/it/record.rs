@@ -305,9 +305,9 @@ fn serve_clock(mut socket: TcpStream, begin: Instant) -> std::io::Result<()> {
           RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\
           \x02\0\x10\0data\xff\xff\xff\xff",
     )?;
-    let mut next = joined.as_millis() as i16;
+    let mut next = i16::try_from(joined.as_millis()).unwrap();
     while joined > away.start || begin.elapsed() < away.start {
-        while i128::from(next) <= begin.elapsed().as_millis() as i128 {
+        while i128::from(next) <= i128::try_from(begin.elapsed().as_millis()).unwrap() {
             socket.write_all(&(1_000 + next).to_le_bytes().repeat(48))?;
             next += 1;
         }
@@ -336,7 +336,7 @@ fn what_a_radio_does_not_send_is_reported_and_is_silence_where_that_is_wanted() 
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert!(said.contains("the source sent nothing"), "{said}");
         let line: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let sidecar = std::fs::read(scratch.join(&format!("{name}.json"))).unwrap();
+        let sidecar = std::fs::read(scratch.join(format!("{name}.json"))).unwrap();
         let sidecar: Value = serde_json::from_slice(&sidecar).unwrap();
         let [gap] = &sidecar["gaps"].as_array().unwrap()[..] else { panic!("{sidecar}") };
         assert_eq!((&gap["kind"], &gap["silence"]), (&json!("interrupted"), &json!(is_filled)));
@@ -344,7 +344,7 @@ fn what_a_radio_does_not_send_is_reported_and_is_silence_where_that_is_wanted() 
         assert_eq!(sidecar["lost_frames"], gap["frames"], "{sidecar}");
         let sound = decoded(&ffmpeg, &scratch.join(name));
         assert_eq!(sidecar["frames"], sound.len(), "{sidecar}");
-        let frame = |value: &Value| value.as_u64().unwrap() as usize;
+        let frame = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
         let (position, lost) = (frame(&gap["position"]), frame(&gap["frames"]));
         // The joint has a fade.
         let resumed = position + if is_filled { lost } else { 0 } + 480;

@@ -6,7 +6,7 @@ use std::path::Path;
 use aulos_config::{HookEventKind, RecorderSettings, Station};
 use aulos_core::{Frames, Lufs, MediaTime, SampleRate, Span};
 use aulos_engine::recorder::{CommandTime, PauseMode, RecorderCommand, RecordingState};
-use aulos_files::record::{self, ClosedSegment, RecorderEventKind};
+use aulos_files::record::{self, ClosedSegment, LossCause, RecorderEventKind};
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
@@ -422,15 +422,9 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
                     "label": marker.label,
                 }),
             ),
-            RecorderEventKind::FramesLost { frame, frames, rate, cause } => (
-                "lost",
-                json!({
-                    "frame": frame.0,
-                    "frames": frames.0,
-                    "seconds": round_to_millis(rate.span(*frames)),
-                    "reason": cause.to_string(),
-                }),
-            ),
+            RecorderEventKind::FramesLost { frame, frames, rate, cause } => {
+                ("lost", loss_json(*frame, *frames, *rate, *cause))
+            }
             RecorderEventKind::ClockChanged { frame, change } => (
                 "clock-changed",
                 json!({
@@ -469,6 +463,15 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
             UploadEvent::Missing { file } => ("upload-gone", json!({ "path": path(file) })),
         },
     }
+}
+
+fn loss_json(frame: MediaTime, frames: Frames, rate: SampleRate, cause: LossCause) -> Value {
+    json!({
+        "frame": frame.0,
+        "frames": frames.0,
+        "seconds": round_to_millis(rate.span(frames)),
+        "reason": cause.to_string(),
+    })
 }
 
 /// The figures of a complete file, for events and `aulos record --json`.

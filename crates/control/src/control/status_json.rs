@@ -230,6 +230,15 @@ pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group
     all
 }
 
+const fn source_state_name(state: &SourceState) -> &'static str {
+    match state {
+        SourceState::Waiting => "waiting",
+        SourceState::Ready => "ready",
+        SourceState::Silent => "silent",
+        SourceState::Failed(_) => "failed",
+    }
+}
+
 /// A station in `Aulos.GetStatus`.
 pub(super) fn station<'a>(
     slot: &StationSlot,
@@ -245,12 +254,7 @@ pub(super) fn station<'a>(
         json!({
             "name": source.name,
             "uri": source.uri,
-            "state": match state {
-                SourceState::Waiting => "waiting",
-                SourceState::Ready => "ready",
-                SourceState::Silent => "silent",
-                SourceState::Failed(_) => "failed",
-            },
+            "state": source_state_name(&state),
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
             "retry_in_s": status.retries.get(index).copied().flatten().map(whole_seconds),
             "health": status

@@ -170,18 +170,8 @@ impl RecorderJob {
             self.buffer.drop_before(keep);
             return Ok(false);
         };
-        if let (
-            None,
-            RecorderOutput::Silence { from, frames, cause }
-            | RecorderOutput::Skip { from, frames, cause },
-        ) = (unfinished, output)
-        {
-            match cause {
-                GapReason::Lost => self.count_loss(from, frames, LossCause::Disk),
-                GapReason::Interrupted => self.count_loss(from, frames, LossCause::Source),
-                // It is counted where it begins, or is no loss.
-                GapReason::Stalled | GapReason::Paused => {}
-            }
+        if unfinished.is_none() {
+            self.count_gap(output);
         }
         // It stays here until it is completed.
         self.pending_output = Some(output);
@@ -286,9 +276,25 @@ impl RecorderJob {
         self.markers.write_sidecar(&self.shared, self.file.as_ref(), &self.store, &self.syncer);
     }
 
+    /// Counts what is missing in an output that is new.
+    fn count_gap(&mut self, output: RecorderOutput) {
+        let (RecorderOutput::Silence { from, frames, cause }
+        | RecorderOutput::Skip { from, frames, cause }) = output
+        else {
+            return;
+        };
+        match cause {
+            GapReason::Lost => self.count_loss(from, frames, LossCause::Disk),
+            GapReason::Interrupted => self.count_loss(from, frames, LossCause::Source),
+            // It is counted where it begins, or is no loss.
+            GapReason::Stalled | GapReason::Paused => {}
+        }
+    }
+
     fn count_loss(&mut self, frame: MediaTime, frames: Frames, cause: LossCause) {
         self.status.lost += frames;
-        let rate = self.file.as_ref().map_or(self.tap.rate(), |file| file.sidecar.start.rate);
+        let known = self.file.as_ref().map(|file| file.sidecar.start.rate);
+        let rate = known.unwrap_or_else(|| self.tap.rate());
         self.shared.emit(RecorderEventKind::FramesLost { frame, frames, rate, cause });
     }
 

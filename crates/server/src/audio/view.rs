@@ -56,14 +56,7 @@ pub(super) fn status(
     });
     let passed = passed.collect();
     let sent = running.rtp.iter_mut().map(StationRtpOutput::status).collect();
-    let sources = running.sources.iter_mut().zip(&running.config.sources).zip(&status.inputs);
-    let (sources, retries) = sources
-        .map(|((watch, config), input)| {
-            let state = source(watch, &config.config, input);
-            let failed = matches!(state, SourceState::Failed(_));
-            (state, watch.retry_at().filter(|_| failed).map(|at| at.since(SystemClock::now())))
-        })
-        .unzip();
+    let (sources, retries) = source_states(running, &status);
     backend::StationStatus {
         state,
         active: status.active,
@@ -88,6 +81,21 @@ pub(super) fn status(
         counters: station_counters(&status),
         steps: status.steps,
     }
+}
+
+/// The state of each source, and the time until the next attempt of those that have failed.
+fn source_states(
+    running: &mut RunningStation,
+    status: &StationStatus,
+) -> (Vec<SourceState>, Vec<Option<Span>>) {
+    let sources = running.sources.iter_mut().zip(&running.config.sources).zip(&status.inputs);
+    sources
+        .map(|((watch, config), input)| {
+            let state = source(watch, &config.config, input);
+            let failed = matches!(state, SourceState::Failed(_));
+            (state, watch.retry_at().filter(|_| failed).map(|at| at.since(SystemClock::now())))
+        })
+        .unzip()
 }
 
 /// What `figure` gives for each source; `None` where it does not apply.

@@ -30,7 +30,7 @@ pub(super) fn resolve(dest: &PortRange<String>, listen: IpAddr) -> io::Result<So
 /// route. Datagrams are not answered, so nothing more can be known.
 fn choose(found: &[SocketAddr], listen: IpAddr) -> Option<SocketAddr> {
     let mut suitable = found.iter().filter(|address| listen.is_ipv6() || address.is_ipv4());
-    let first = suitable.clone().next().or(found.first());
+    let first = suitable.clone().next().or_else(|| found.first());
     suitable.find(|address| has_route(**address)).or(first).copied()
 }
 
