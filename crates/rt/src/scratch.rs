@@ -279,7 +279,7 @@ thread_local! {
 /// workers, reactors, codec pool and datagram threads are at most four each.
 const ARENAS: u32 = 64;
 
-/// Three times what libopus takes for the longest packet.
+/// Twice what libopus reserves where it has a stack of its own (`GLOBAL_STACK_SIZE`, 120,000 bytes).
 const ARENA_BYTES: usize = 256 << 10;
 
 /// That of a page: no library has asked for more.
