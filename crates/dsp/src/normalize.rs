@@ -83,6 +83,8 @@ pub struct Normalizer {
     dry_delay: DelayLine,
     ramp: GainRamp,
     limiter: Option<Limiter>,
+    /// The ceiling that the limiter has.
+    ceiling: Db,
     latency: usize,
     /// Frames until the last input frame is output.
     pending: usize,
@@ -135,7 +137,8 @@ impl Normalizer {
             LookAhead::Low | LookAhead::GainOnly => 0,
         };
         let latency = if look_ahead > 0 { look_ahead * hop } else { limiter_latency };
-        Ok(Self {
+        let ceiling = settings.ceiling;
+        let mut new = Self {
             mode,
             channels,
             hop,
@@ -147,11 +150,14 @@ impl Normalizer {
             dry_delay: DelayLine::new(limiter_latency, channels),
             ramp: GainRamp::constant(Db::ZERO),
             limiter,
+            ceiling,
             latency,
             pending: 0,
             reduction: Db::ZERO,
             rejected: 0,
-        })
+        };
+        new.update_ceiling();
+        Ok(new)
     }
 
     /// Checks whether [`Normalizer::set_settings`] accepts these settings with this layout.
@@ -179,6 +185,7 @@ impl Normalizer {
         new.controller = self.controller.successor();
         new.controller.set_settings(settings);
         new.ramp = GainRamp::constant(new.controller.gain());
+        new.update_ceiling();
         Ok(new)
     }
 
@@ -192,9 +199,6 @@ impl Normalizer {
     /// Does not allocate.
     pub fn set_settings(&mut self, settings: Settings) -> Result<(), NormalizerError> {
         validate(&settings, self.channels)?;
-        if let Some(limiter) = &mut self.limiter {
-            limiter.set_ceiling(settings.ceiling);
-        }
         if self.channels == 1 && settings.dual_mono != self.settings().dual_mono {
             let position = if settings.dual_mono {
                 ChannelPosition::DualMono
@@ -207,6 +211,7 @@ impl Normalizer {
             }
         }
         self.controller.set_settings(settings);
+        self.update_ceiling();
         Ok(())
     }
 
@@ -261,6 +266,7 @@ impl Normalizer {
         self.controller.interrupt();
         self.clear_buffers();
         self.ramp = GainRamp::constant(self.controller.gain());
+        self.update_ceiling();
     }
 
     /// Resets the state, the statistics and the gain; settings stay.
@@ -271,6 +277,7 @@ impl Normalizer {
         self.clear_buffers();
         self.ramp = GainRamp::constant(Db::ZERO);
         self.rejected = 0;
+        self.update_ceiling();
     }
 
     /// Exact delay of the output.
@@ -365,6 +372,20 @@ impl Normalizer {
         let energy = |meter: &Meter| meter.window_energy(self.hop).unwrap_or(0.0);
         let gain = self.controller.process_hop(energy(&self.input), energy(&self.output));
         self.ramp.ramp_to(Db::new(gain), Frames(self.hop as u64));
+        self.update_ceiling();
+    }
+
+    /// Sets the ceiling of the limiter: lower while the gain is not known, because the limiter has a
+    /// delay to act in and the gain of [`LookAhead::Low`] has none.
+    fn update_ceiling(&mut self) {
+        let Settings { ceiling, target, .. } = *self.controller.settings();
+        let at_start = Db::new(target.get() + START_CREST_DB);
+        let is_lower = self.controller.is_starting() && at_start < ceiling;
+        let ceiling = if is_lower { at_start } else { ceiling };
+        if let Some(limiter) = self.limiter.as_mut().filter(|_| self.ceiling != ceiling) {
+            limiter.set_ceiling(ceiling);
+            self.ceiling = ceiling;
+        }
     }
 }
 
@@ -498,5 +519,8 @@ const MIN_RATE_HZ: u32 = 8_000;
 const MAX_RATE_HZ: u32 = 192_000;
 /// The look-ahead of [`LookAhead::Mid`], 400 ms.
 const MID_LOOK_AHEAD_HOPS: usize = 4;
+/// Peaks of a programme that begins, above the target: dense music, the loudest there is, has
+/// about as much, and other sound loses a little of its first syllable.
+const START_CREST_DB: f64 = 5.0;
 /// +20 dBFS.
 const MAX_AMPLITUDE: f32 = 10.0;

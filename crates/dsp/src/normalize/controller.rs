@@ -6,9 +6,10 @@
 //! permanently, a new section begins at the moment at which it left ([`changes`] has the rules); at
 //! fades and pauses the gain is held. `docs/decisions/normalizer-sections.md` has the alternatives.
 //!
-//! The gain between two sections is the lower envelope of two slopes: never above the target gain
-//! of any hop, falling in time before a loud hop, rising at most as fast as allowed. With a
-//! look-ahead it begins before the step; without, the same rule applies with no known hops.
+//! What is not certain moves the gain by 3 dB at most: a louder section that is known but not heard
+//! yet, because the gain would fade the end of what is heard, and loudness above the range that has
+//! not lasted for a second, because it may be a hit. What is heard and certain is followed within
+//! some hundred milliseconds. The gain rises at most as fast as allowed.
 //!
 //! The gain reduction of the limiter is measured behind it and compensated within bounds, and so is
 //! the error of integrated loudness, once it exceeds the specified tolerance.
@@ -34,11 +35,14 @@ pub(super) struct Controller {
     received: u64,
     current: Section,
     previous: Section,
+    /// Loudness of the current section, from which the gain is computed: it follows slowly, because
+    /// a few loud hops may be a hit, or the start of another section.
+    steady_level: f64,
     /// Hop at which the current section was detected.
     section_detected_at: u64,
     sections: u32,
-    /// Hop at which a return to the previous section was detected.
-    return_detected_at: Option<u64>,
+    /// Hop at which a louder section was detected whose level is certain.
+    certain_since: Option<u64>,
     /// In dB, at the start of the next output hop.
     gain: f64,
     limiter_loss: LimiterLoss,
@@ -73,9 +77,10 @@ impl Controller {
             received: 0,
             current: section.clone(),
             previous: section,
+            steady_level: 0.0,
             section_detected_at: 0,
             sections: 0,
-            return_detected_at: None,
+            certain_since: None,
             gain: 0.0,
             limiter_loss: LimiterLoss::default(),
             correction: LoudnessCorrection::default(),
@@ -108,7 +113,7 @@ impl Controller {
         // The gain of this slot, if any, was set with the hop before.
         let (section, gain) = (self.sections, self.hop_at(now).gain);
         *self.hop_at_mut(now) =
-            Hop { energy, section, level: self.level().get(), gain, is_counted: false };
+            Hop { energy, section, level: self.steady_level, gain, is_counted: false };
         self.measure_output(now, output_energy);
         if self.sections == 0 {
             if loudness(energy) >= self.settings.gate.get() {
@@ -124,6 +129,7 @@ impl Controller {
             self.current.update();
             self.detect_change(now);
         }
+        self.follow_level(now);
         self.write_levels(now);
         let gain = self.plan_gain(now);
         if let Some(next) = (now + 1).checked_sub(self.look_ahead) {
@@ -143,7 +149,7 @@ impl Controller {
         self.hops.fill(Hop::default());
         (self.received, self.section_detected_at, self.sections) = (0, 0, 0);
         (self.gain, self.limiter_loss) = (0.0, LimiterLoss::default());
-        (self.return_detected_at, self.correction) = (None, LoudnessCorrection::default());
+        (self.certain_since, self.correction) = (None, LoudnessCorrection::default());
     }
 
     /// A copy for sound that continues only the level of the input so far.
@@ -158,7 +164,7 @@ impl Controller {
         self.hops.fill(Hop::default());
         self.current.blocks.count = 0;
         (self.output_blocks.count, self.input_blocks.count) = (0, 0);
-        (self.received, self.section_detected_at, self.return_detected_at) = (0, 0, None);
+        (self.received, self.section_detected_at, self.certain_since) = (0, 0, None);
         self.sections = u32::from(self.current.level.is_some());
     }
 
@@ -196,7 +202,11 @@ impl Controller {
         let Some(hop) = now.checked_sub(self.look_ahead) else { return };
         let hop = *self.hop_at(hop);
         let before = hop.energy * 10f64.powf(hop.gain / 10.0);
-        if hop.section > 0 && loudness(hop.energy) > hop.level - RELATIVE_GATE_LU {
+        // At the start the limiter replaces the gain that is not known yet.
+        if hop.section > 0
+            && loudness(hop.energy) > hop.level - RELATIVE_GATE_LU
+            && !self.is_starting()
+        {
             self.limiter_loss.push(before, after);
         }
         for (blocks, energy) in
@@ -222,6 +232,7 @@ impl Controller {
         let miscounted = (from..=now).filter(|hop| self.hop_at(*hop).is_counted).count();
         self.current.blocks.gated.remove_last(miscounted);
         self.current.update();
+        self.follow_level(now);
         self.write_levels(now);
         let is_return =
             self.previous.level.is_some_and(|old| (old - level).abs() < self.tolerances().0);
@@ -239,15 +250,32 @@ impl Controller {
                 (self.sections, is_counted);
         }
         self.current.update();
+        self.follow_level(now);
         // Also for hops that were output: the section's limits are computed from them.
-        let level = self.level().get();
+        let level = self.steady_level;
         (from..=now).for_each(|hop| self.hop_at_mut(hop).level = level);
+    }
+
+    /// Moves the level towards that of the section's blocks; at once while these are few. What is
+    /// too loud for the section does not raise it before it is known to be no other section.
+    fn follow_level(&mut self, now: u64) {
+        let Some(level) = self.current.level else { return };
+        if now - self.section_detected_at < SETTLING_HOPS {
+            self.steady_level = level;
+            return;
+        }
+        let rise = if self.is_too_loud(now) { 0.0 } else { MAX_LEVEL_STEP_LU };
+        let (min, max) = (self.steady_level - MAX_LEVEL_STEP_LU, self.steady_level + rise);
+        self.steady_level = level.clamp(min, max);
     }
 
     /// Writes the current level into the hops of the section, and into silence before the first
     /// section.
     fn write_levels(&mut self, now: u64) {
-        let Some(level) = self.current.level else { return };
+        let level = self.steady_level;
+        if self.current.level.is_none() {
+            return;
+        }
         for hop in now.saturating_sub(self.look_ahead)..=now {
             let present = self.sections;
             let hop = self.hop_at_mut(hop);
@@ -288,7 +316,7 @@ impl Controller {
         // Without a full look-ahead, the gain would be too high for a moment at the end of a pause.
         let max = if self.has_full_look_ahead() { MAX_BELOW_RANGE_LU } else { 0.0 };
         let below = (BELOW_RANGE_FACTOR * (difference + quieter)).clamp(-max, 0.0);
-        (difference - louder).max(0.0) + below
+        (difference - louder).clamp(0.0, MAX_ABOVE_RANGE_LU) + below
     }
 
     fn update_correction(&mut self) {
@@ -298,21 +326,21 @@ impl Controller {
         // Without a full look-ahead the gain moves from 0 dB in the first second; this error is no
         // property of the programme and is compensated at once.
         let late_start = self.sections == 1 && !self.has_full_look_ahead();
-        self.correction.update(error, gated.blocks(), late_start);
+        // Without a full look-ahead, a step that was output too loud is past and not compensated.
+        let max = if !self.has_full_look_ahead() {
+            MAX_CORRECTION_SHORT_LU
+        } else if self.is_recent(self.received) {
+            MAX_CORRECTION_RECENT_LU
+        } else {
+            MAX_CORRECTION_LU
+        };
+        self.correction.update(error, gated.blocks(), late_start, max);
     }
 
     /// Compensation of the limiter's reduction and of the error of integrated loudness, within
     /// bounds.
     fn compensation(&self) -> f64 {
-        // Without a full look-ahead, a step that was output too loud is past and not compensated.
-        let max = if !self.has_full_look_ahead() {
-            MAX_CORRECTION_SHORT_LU
-        } else if self.is_recent(self.received) {
-            MAX_CORRECTION_LU / 2.0
-        } else {
-            MAX_CORRECTION_LU
-        };
-        self.limiter_loss.get() + self.correction.get(max)
+        self.limiter_loss.get() + self.correction.get()
     }
 
     /// The gain at the end of the next output hop.
@@ -331,32 +359,76 @@ impl Controller {
                 None => return self.gain,
             }
         }
+        let present = target_gains[0];
         let (rise, fall) = self.max_changes(now);
+        // What is still to come may hardly fade the end of what is heard.
+        let lowest = present - MAX_PREPARATION_DB;
         let mut cap = f64::INFINITY;
         let mut slack = 0.0;
         for hop in 1..=target_gains.len() {
-            cap = cap.min(target_at_start(target_gains, hop) + slack);
+            cap = cap.min(target_at_start(target_gains, hop).max(lowest) + slack);
             slack += fall;
         }
         if before_start || self.is_inaudible(next) {
             return cap;
         }
+        let fall = fall.max(self.certain_fall(next, present, now));
         cap.clamp(self.gain - fall, self.gain + rise)
+    }
+
+    /// By how many dB the gain falls in the next output hop because that is too loud for certain:
+    /// its section has been heard for long enough. Otherwise 0.
+    fn certain_fall(&self, next: u64, present: f64, now: u64) -> f64 {
+        let is_certain = self.has_full_look_ahead()
+            || self.is_first_second(now)
+            || self.certain_since.is_some_and(|hop| now - hop < FAST_FALL_HOPS);
+        let excess = self.gain - present;
+        if !is_certain || excess <= 0.0 {
+            return 0.0;
+        }
+        // The attack of a sound is louder than what follows, so the part looks greater than it is.
+        let part = self.loud_part(next, now).powi(2);
+        part * (CERTAIN_FALL_SHARE * excess).min(MAX_CERTAIN_FALL_DB)
+    }
+
+    /// The part of a hop that belongs to its section, by the energies around it: the loud sound
+    /// may begin late in the hop, and what is before it is not to be faded.
+    fn loud_part(&self, hop: u64, now: u64) -> f64 {
+        let Some(before) = hop.checked_sub(1).map(|before| *self.hop_at(before)) else {
+            return 1.0;
+        };
+        if hop >= now || before.section == self.hop_at(hop).section {
+            return 1.0;
+        }
+        let [present, after] = [hop, hop + 1].map(|hop| self.hop_at(hop).energy);
+        let part = (present - before.energy) / (after - before.energy);
+        if part.is_finite() { part.clamp(0.0, 1.0) } else { 1.0 }
     }
 
     /// By how many dB the gain may rise and fall in one hop.
     fn max_changes(&self, now: u64) -> (f64, f64) {
         let rise = self.settings.max_rise.get() / HOPS_PER_S;
-        let fall = self.settings.max_fall.get() / HOPS_PER_S;
-        // Without look-ahead, a programme that starts far too loud must be corrected fast.
-        let at_start = self.sections == 1
-            && self.look_ahead == 0
-            && now - self.section_detected_at < FAST_FALL_HOPS;
-        // So must a programme that has returned, whose gain is known.
-        let after_return = self.return_detected_at.is_some_and(|hop| now - hop < FAST_FALL_HOPS)
-            && !self.has_full_look_ahead();
         let rise = if self.is_recent(now) { RECENT_RISE_FACTOR * rise } else { rise };
-        (rise, if at_start || after_return { FAST_FALL_FACTOR * fall } else { fall })
+        (rise, self.settings.max_fall.get() / HOPS_PER_S)
+    }
+
+    /// Whether, without a look-ahead, the programme has begun within the last second.
+    fn is_first_second(&self, now: u64) -> bool {
+        self.look_ahead == 0
+            && self.sections == 1
+            && now - self.section_detected_at < FAST_FALL_HOPS
+    }
+
+    /// Whether the gain is not yet that of a programme that has just begun: without a look-ahead,
+    /// the level is known when its first hop is over.
+    pub(super) fn is_starting(&self) -> bool {
+        // Where it cannot move, the gain is known.
+        let can_move = self.settings.min_gain < self.settings.max_gain;
+        let is_too_high = |now: u64| {
+            self.target_gain(now, now, 0.0).is_some_and(|gain| self.gain > gain + START_LU)
+        };
+        let now = self.received.checked_sub(1).filter(|now| self.is_first_second(*now));
+        self.look_ahead == 0 && can_move && (self.sections == 0 || now.is_some_and(is_too_high))
     }
 
     /// Whether the look-ahead is longer than any movement of the gain.
@@ -403,6 +475,8 @@ const SHORT_TERM_GATE_LU: f64 = 20.0;
 /// a fade or a pause.
 const BELOW_RANGE_FACTOR: f64 = 4.0;
 const MAX_BELOW_RANGE_LU: f64 = 3.0;
+/// Loudness above the range is reduced by at most this; if it persists, a louder section begins.
+const MAX_ABOVE_RANGE_LU: f64 = 0.8;
 /// Half of the 3 s of short-term loudness.
 const HALF_SHORT_TERM_HOPS: u64 = 15;
 /// Minimum number of hops of a short-term value.
@@ -413,13 +487,24 @@ const EARLY_RISE_DB: f64 = 2.4;
 /// Hops after the start of a section in which the gain may rise faster, and the factor.
 const RECENT_HOPS: u64 = 100;
 const RECENT_RISE_FACTOR: f64 = 2.0;
-/// Hops after the start of the programme in which the gain falls faster without look-ahead.
+/// By how much the gain falls before a louder section begins to be heard.
+const MAX_PREPARATION_DB: f64 = 2.2;
+/// Once a louder section is heard and certain, the gain falls by this part of what is left in each
+/// hop, ...
+const CERTAIN_FALL_SHARE: f64 = 0.9;
+/// ... and by at most this, so that it does not click.
+const MAX_CERTAIN_FALL_DB: f64 = 10.0;
+/// Hops after the detection in which it does, without a full look-ahead.
 const FAST_FALL_HOPS: u64 = 10;
-const FAST_FALL_FACTOR: f64 = 4.0;
-/// Maximum attenuation that compensates output that was too loud, in LU; half of it in a recent
-/// section.
+/// A gain so far above that of a programme that has just begun is left to the limiter.
+const START_LU: f64 = 1.0;
+/// Maximum attenuation that compensates output that was too loud, in LU, and in a recent section.
 const MAX_CORRECTION_LU: f64 = 2.0;
+const MAX_CORRECTION_RECENT_LU: f64 = 1.4;
 /// The same without a full look-ahead, where a step is noticed too late.
 const MAX_CORRECTION_SHORT_LU: f64 = 0.75;
+/// Hops after which the level of a section is settled, and its maximum change in a hop then.
+const SETTLING_HOPS: u64 = 30;
+const MAX_LEVEL_STEP_LU: f64 = 0.05;
 /// Below the absolute gate of BS.1770-4 sound counts as silence.
 const INAUDIBLE_LUFS: f64 = -70.0;

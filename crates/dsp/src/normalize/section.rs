@@ -91,7 +91,7 @@ impl LimiterLoss {
 
 /// Correction of the gain for an error of integrated loudness at the output.
 ///
-/// It starts only when the error has reached the specified tolerance: each correction moves the
+/// It starts only when the error is near the specified tolerance: each correction moves the
 /// gain, and a programme whose level merely varies is right on average without one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LoudnessCorrection {
@@ -102,8 +102,9 @@ pub(super) struct LoudnessCorrection {
 
 impl LoudnessCorrection {
     /// Takes the current error: target less integrated loudness, over `blocks` blocks. With
-    /// `late_start` fewer blocks are sufficient.
-    pub(super) fn update(&mut self, error: f64, blocks: usize, late_start: bool) {
+    /// `late_start` fewer blocks are sufficient. Corrects by at most `max` downwards and half of it
+    /// upwards, because being too loud is worse.
+    pub(super) fn update(&mut self, error: f64, blocks: usize, late_start: bool, max: f64) {
         let min_blocks = if late_start { MIN_BLOCKS_AT_START } else { MIN_BLOCKS };
         if error.abs() < RELEASE_LU {
             self.active = false;
@@ -111,12 +112,14 @@ impl LoudnessCorrection {
             self.active = true;
         }
         let excess = error - error.clamp(-ACCEPTED_LU, ACCEPTED_LU);
-        self.value = if self.active { CORRECTION_FACTOR * excess } else { 0.0 };
+        let wanted = if self.active { CORRECTION_FACTOR * excess } else { 0.0 };
+        let change = wanted.clamp(-max, max / 2.0) - self.value;
+        self.value += change.clamp(-MAX_CORRECTION_STEP_LU, MAX_CORRECTION_STEP_LU);
     }
 
-    /// In LU, at most `max` downwards and half of it upwards: being too loud is worse.
-    pub(super) fn get(&self, max: f64) -> f64 {
-        self.value.clamp(-max, max / 2.0)
+    /// In LU.
+    pub(super) const fn get(&self) -> f64 {
+        self.value
     }
 }
 
@@ -134,8 +137,9 @@ const BLOCK_HOPS: usize = 4;
 const LOSS_WEIGHT: f64 = 1.0 / 60.0;
 /// Maximum compensation of the limiter's loss, in LU.
 const MAX_LOSS_LU: f64 = 6.0;
-/// Integrated loudness is corrected once its error exceeds this, the specified tolerance, ...
-const TRIGGER_LU: f64 = 0.5;
+/// Integrated loudness is corrected once its error exceeds this, before it is that of the
+/// specified tolerance of 0.5 LU, ...
+const TRIGGER_LU: f64 = 0.4;
 /// ... until the error is below this.
 const RELEASE_LU: f64 = 0.3;
 /// The correction aims at this error, so that it does not overshoot.
@@ -145,4 +149,6 @@ const MIN_BLOCKS: usize = 200;
 /// The same for the initial error of a gain that starts at 0 dB: 2 s.
 const MIN_BLOCKS_AT_START: usize = 20;
 /// Correction per LU beyond the accepted error, so that the average is soon right.
-const CORRECTION_FACTOR: f64 = 20.0;
+const CORRECTION_FACTOR: f64 = 8.0;
+/// Maximum change of the correction in a hop: slower movements are not heard.
+const MAX_CORRECTION_STEP_LU: f64 = 0.05;

@@ -9,7 +9,7 @@ use aulos_core::{Db, Lufs};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LookAhead {
-    /// 3 s: the gain has fallen before a loud passage begins.
+    /// 3 s: a change of the level is known before it is heard.
     Full,
     /// 400 ms: for interactive use without playing along.
     Mid,
@@ -63,7 +63,8 @@ pub struct Settings {
     /// Maximum rise of the gain per second, 0.1 to 20 dB; twice as much within ten seconds after a
     /// permanent change of level. Default: 3.
     pub max_rise: Db,
-    /// Maximum fall of the gain per second, 0.1 to 60 dB. Default: 9.
+    /// Maximum fall of the gain per second, 0.1 to 60 dB, unless a louder programme has certainly
+    /// begun: then it is done within half a second. Default: 9.
     pub max_fall: Db,
     /// Momentary loudness, -70 to -20 LUFS, below which sound counts as silence and the gain is
     /// held. Default: -50.

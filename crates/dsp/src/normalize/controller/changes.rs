@@ -16,8 +16,10 @@ struct SectionLimits {
     loud: f64,
     /// Below it a quieter section can begin with a step.
     quiet: f64,
-    /// Below it sound is a pause.
+    /// Below it sound is a pause, unless it varies like speech.
     pause: f64,
+    /// Below it any sound is a pause.
+    silent: f64,
 }
 
 /// A span of hops below a limit.
@@ -33,12 +35,10 @@ struct QuietSpan {
 impl Controller {
     /// Begins a section if the level has left the current one permanently.
     pub(super) fn detect_change(&mut self, now: u64) {
-        let Some(level) = self.current.level else { return };
+        let level = self.steady_level;
         let limits = self.limits(level);
-        if let Some(from) = self.find_return(&limits, now) {
-            self.return_detected_at = Some(now);
-            self.begin_section(from);
-        } else if let Some(from) = self.find_louder(&limits, now) {
+        if let Some((from, is_certain)) = self.find_louder(&limits, now) {
+            self.certain_since = is_certain.then_some(now);
             self.begin_section(from);
         } else if let Some(from) = self.find_quieter(level, &limits, now) {
             self.begin_section(from);
@@ -49,9 +49,16 @@ impl Controller {
     /// section. Their blocks are not counted in the section's loudness.
     pub(super) fn is_far_below_level(&self, now: u64) -> bool {
         let from = self.start_in_section(SHORT_TERM_HOPS);
-        from.zip(self.current.level).is_some_and(|(from, level)| {
-            self.ungated_mean(from, now) < self.limits(level).quiet.min(level - MIN_FAR_BELOW_LU)
+        from.is_some_and(|from| {
+            let limit = self.limits(self.steady_level).quiet;
+            let limit = limit.min(self.steady_level - MIN_FAR_BELOW_LU);
+            self.ungated_mean(from, now) < limit
         })
+    }
+
+    /// Whether a hop is above all that the section may contain.
+    pub(super) fn is_too_loud(&self, hop: u64) -> bool {
+        self.hop_loudness(hop) > self.limits(self.steady_level).loud
     }
 
     fn limits(&self, level: f64) -> SectionLimits {
@@ -62,40 +69,52 @@ impl Controller {
             loud: level + louder + margin_scale * LOUD_MARGIN_LU,
             quiet: level - quieter - margin_scale * QUIET_MARGIN_LU,
             pause: level - PAUSE_DEPTH_LU.max(quieter + PAUSE_MARGIN_LU),
+            silent: level - PAUSE_DEPTH_LU.max(quieter + PAUSE_MARGIN_LU) - SPEECH_DEPTH_LU,
         }
     }
 
-    /// A return to the programme before a pause or a quieter section. Its level is known, so some
-    /// hops are sufficient evidence.
-    fn find_return(&self, limits: &SectionLimits, now: u64) -> Option<u64> {
-        let previous_level =
-            self.previous.level.filter(|previous_level| *previous_level > limits.loud)?;
-        let from = self.start_in_section(RETURN_HOPS)?;
-        let limit = limits.loud.max(previous_level - RETURN_TOLERANCE_LU);
-        (from..=now).all(|hop| self.hop_loudness(hop) > limit).then_some(from)
+    /// The start of a louder section, and whether its level is certain: far above the present one,
+    /// or that of the section before (a programme returns after a pause or a quiet passage).
+    ///
+    /// What is louder for less than [`MIN_LOUD_HOPS`] is a hit, and left to the limiter.
+    fn find_louder(&self, limits: &SectionLimits, now: u64) -> Option<(u64, bool)> {
+        let known = self.previous.level.filter(|previous_level| *previous_level > limits.loud);
+        let returned = known.and_then(|previous_level| {
+            let limit = limits.loud.max(previous_level - RETURN_TOLERANCE_LU);
+            self.loud_span(RETURN_HOPS, limit, limit, now)
+        });
+        returned.map(|from| (from, true)).or_else(|| {
+            LOUDER_CRITERIA.iter().find_map(|(hops, margin)| {
+                let from = self.loud_span(*hops, limits.loud, limits.loud + margin, now)?;
+                Some((from, *margin >= CERTAIN_MARGIN_LU))
+            })
+        })
     }
 
-    fn find_louder(&self, limits: &SectionLimits, now: u64) -> Option<u64> {
-        let is_above = |hop: &u64| self.hop_loudness(*hop) > limits.loud;
-        LOUDER_CRITERIA.iter().find_map(|(hops, margin)| {
-            let from = self.start_in_section(*hops)?;
-            let loud = self.gated_mean(from, now).1 >= limits.loud + margin
-                && 2 * (from..=now).filter(is_above).count() as u64 >= *hops;
-            loud.then(|| (from..=now).find(is_above).unwrap_or(now))
-        })
+    /// Where the loud part of the last `hops` hops begins, if more than a second of them is above the
+    /// limit, and their mean is at least `mean`.
+    fn loud_span(&self, hops: u64, limit: f64, mean: f64, now: u64) -> Option<u64> {
+        let from = self.start_in_section(hops)?;
+        let count_above = (from..=now).filter(|hop| self.hop_loudness(*hop) > limit).count() as u64;
+        let loudness = self.gated_mean(from, now).1;
+        // The last syllable of a quiet voice may be above the limit.
+        let onset = f64::midpoint(limit, loudness);
+        (count_above >= MIN_LOUD_HOPS && loudness >= mean)
+            .then(|| (from..=now).find(|hop| self.hop_loudness(*hop) > onset).unwrap_or(now))
     }
 
     fn find_quieter(&self, level: f64, limits: &SectionLimits, now: u64) -> Option<u64> {
         let steady =
             |hops, limit| self.quiet_span(hops, limit, now).filter(|quiet| quiet.is_steady);
         let is_programme = |quiet: &QuietSpan| quiet.end_loudness > limits.pause;
-        // A step.
-        let has_no_loud_hop =
-            |quiet: &QuietSpan| self.max_loudness(quiet.from, now) < limits.quiet + CREST_LU;
-        let quiet =
-            steady(QUIETER_STEP_HOPS, limits.quiet).filter(is_programme).filter(has_no_loud_hop);
-        if let Some(quiet) = quiet.filter(|quiet| self.is_step(quiet.from, level, limits.quiet)) {
-            return Some(self.first_hop_below(limits.quiet, quiet.from, now));
+        let step = self.find_step(level, (limits.quiet, limits.pause), now);
+        let speech_limit = limits.pause + SPEECH_MARGIN_LU;
+        let speech_step = || {
+            self.find_step(level, (speech_limit, limits.silent), now)
+                .filter(|from| self.varies_like_speech(*from, now))
+        };
+        if let Some(from) = step.or_else(speech_step) {
+            return Some(from);
         }
         // A gradual change, or a level just outside the range; but it persists.
         if let Some(before) = self.start_in_section(QUIETER_GRADUAL_HOPS) {
@@ -109,6 +128,31 @@ impl Controller {
         let quiet = self.quiet_span(MAX_PAUSE_HOPS, limits.quiet, now)?;
         steady(STEADY_PAUSE_HOPS, limits.quiet)?;
         Some(self.first_hop_below(limits.quiet, quiet.from, now))
+    }
+
+    /// The start of a quieter programme that began with a step, below the first limit and above the
+    /// second. It is steady from the step on: the more of it has been heard, the less its words and
+    /// gaps count.
+    fn find_step(&self, level: f64, (limit, lowest): (f64, f64), now: u64) -> Option<u64> {
+        let oldest = self.start_in_section(QUIETER_STEP_HOPS.0)?;
+        let oldest = oldest.saturating_sub(QUIETER_STEP_HOPS.1 - QUIETER_STEP_HOPS.0);
+        let is_loud = |hop: &u64| self.hop_loudness(*hop) >= limit + CREST_LU;
+        let last_loud = (oldest..=now).rev().find(is_loud)?;
+        let step = self.first_hop_below(limit, last_loud + 1, now);
+        let hops = (now + 1).checked_sub(step).filter(|hops| *hops >= QUIETER_STEP_HOPS.0)?;
+        let quiet = self.quiet_span(hops, limit, now)?;
+        (quiet.is_steady && quiet.end_loudness > lowest && self.is_step(step, level, limit))
+            .then_some(step)
+    }
+
+    /// Whether the loudness of these hops varies as that of syllables does, and that of a room's
+    /// noise does not: the mean of the energies is far above the mean of the levels.
+    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
+    fn varies_like_speech(&self, from: u64, now: u64) -> bool {
+        let mean = self.ungated_mean(from, now);
+        // A gap counts as a weak syllable, however silent it is.
+        let below = |hop| (mean - self.hop_loudness(hop)).min(MAX_GAP_LU);
+        (from..=now).map(below).sum::<f64>() / (now + 1 - from) as f64 > SPEECH_VARIATION_LU
     }
 
     /// The last `hops` hops, if they are below `limit` as a whole and at both ends (the mean of the
@@ -134,15 +178,14 @@ impl Controller {
         Some(QuietSpan { from, end_loudness: last, is_steady: steady })
     }
 
-    /// Whether the sound fell below the limit abruptly: one second before, it was near the
-    /// section's level.
-    fn is_step(&self, from: u64, level: f64, limit: f64) -> bool {
-        let first = self.first_hop_below(limit, from, self.received - 1);
+    /// Whether the sound fell below the limit abruptly at this hop: within the second before, it was
+    /// near the section's level.
+    fn is_step(&self, step: u64, level: f64, limit: f64) -> bool {
         let oldest = self.received.saturating_sub(RING_HOPS as u64);
-        let before = first.saturating_sub(MAX_STEP_HOPS).max(oldest);
-        first > before
-            && self.gated_mean(before, first - 1).1 > f64::midpoint(level, limit)
-            && !self.is_ramp(first)
+        let before = step.saturating_sub(MAX_STEP_HOPS).max(oldest);
+        step > before
+            && self.gated_mean(before, step - 1).1 > f64::midpoint(level, limit)
+            && !self.is_ramp(step)
     }
 
     /// Whether the loudness around this hop falls like a ramp and not like a step.
@@ -214,15 +257,28 @@ const QUIET_MARGIN_LU: f64 = 1.5;
 const PAUSE_DEPTH_LU: f64 = 16.0;
 /// Minimum distance of a pause below the range.
 const PAUSE_MARGIN_LU: f64 = 9.0;
-/// Criteria of a louder section: so many hops are on average so much above the limit, and half of
-/// them are above it individually. A greater change needs fewer hops.
-const LOUDER_CRITERIA: [(u64, f64); 3] = [(30, 0.0), (15, 3.0), (8, 6.0)];
-/// Hops, each within so many LU of the known level, after which a programme has returned.
-const RETURN_HOPS: u64 = 3;
+/// Speech, which varies as no room does, is a programme so far below that.
+const SPEECH_DEPTH_LU: f64 = 6.0;
+/// Speech whose level is just above a pause has syllables above it.
+const SPEECH_MARGIN_LU: f64 = 3.0;
+/// Variation of speech; that of noise, also of a crowd, is below 1 LU.
+const SPEECH_VARIATION_LU: f64 = 2.0;
+const MAX_GAP_LU: f64 = 20.0;
+/// Hops that have to be loud before a louder section begins, more than a second: a shorter hit is
+/// none.
+const MIN_LOUD_HOPS: u64 = 11;
+/// Criteria of a louder section: so many hops are on average so much above the limit. A greater
+/// change needs fewer hops.
+const LOUDER_CRITERIA: [(u64, f64); 3] = [(30, 0.0), (15, 3.0), (MIN_LOUD_HOPS, 6.0)];
+/// With this margin the level is certain.
+const CERTAIN_MARGIN_LU: f64 = 6.0;
+/// Hops within which a programme has returned, and how far below the known level it may be.
+const RETURN_HOPS: u64 = 15;
 const RETURN_TOLERANCE_LU: f64 = 5.0;
-/// Hops of a quieter programme after a step. With this number its gain is right 4 s after it began,
-/// the look-ahead of 3 s included; pauses in speech are shorter.
-const QUIETER_STEP_HOPS: u64 = 29;
+/// Minimum and maximum hops of a quieter programme after a step. With the minimum its gain is right
+/// 4 s after it began, the look-ahead of 3 s included; pauses in speech are shorter. Speech is not
+/// always steady so soon.
+const QUIETER_STEP_HOPS: (u64, u64) = (29, 60);
 /// No hop of a quieter programme exceeds the limit by more than this; in a fade that begins with a
 /// gap between two words, some do.
 const CREST_LU: f64 = 4.0;

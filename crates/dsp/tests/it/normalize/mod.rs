@@ -18,7 +18,9 @@
 mod bounds;
 mod live;
 mod loudness;
+mod material;
 mod music;
+mod passages;
 mod pauses;
 mod peaks;
 mod pilot;

@@ -4,6 +4,7 @@ use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{LookAhead, Settings};
 
 use super::bounds::gains;
+use super::material::shaped;
 use super::sound::Sound;
 
 const LIVE: [LookAhead; 3] = [LookAhead::Full, LookAhead::Mid, LookAhead::Low];
@@ -11,16 +12,6 @@ const LIVE: [LookAhead; 3] = [LookAhead::Full, LookAhead::Mid, LookAhead::Low];
 /// A target so low that the limiter never acts, so that the gain can be computed.
 fn quiet() -> Settings {
     Settings { target: Lufs::new(-30.0), ..Settings::default() }
-}
-
-/// The sound times a gain in dB that depends on the time in seconds.
-fn shaped(sound: &Sound, db: impl Fn(f64) -> f64) -> Sound {
-    let mut out = sound.clone();
-    for (index, frame) in out.samples.chunks_mut(sound.channels).enumerate() {
-        let gain = 10f64.powf(db(index as f64 / f64::from(sound.hz)) / 20.0) as f32;
-        frame.iter_mut().for_each(|x| *x *= gain);
-    }
-    out
 }
 
 /// Programmes of 80 s that are steady after the first 20 s.

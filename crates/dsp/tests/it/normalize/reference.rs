@@ -17,12 +17,20 @@ pub(crate) struct Measurement {
     pub(crate) peak: f64,
     /// LUFS of each window of 3 s, one for each tenth of a second.
     pub(crate) short_term: Vec<f64>,
+    /// LUFS of each window of 400 ms, one for each tenth of a second.
+    pub(crate) momentary: Vec<f64>,
 }
 
 impl Measurement {
     /// The short-term loudness of the 3 s that end at `seconds`.
     pub(crate) fn at(&self, seconds: f64) -> f64 {
         self.short_term[(seconds * 10.0).round() as usize - 1]
+    }
+
+    /// The greatest momentary loudness of the windows that end within these seconds.
+    pub(crate) fn max_momentary(&self, from: f64, to: f64) -> f64 {
+        let at = |time: f64| (time * 10.0).round() as usize;
+        self.momentary[at(from)..at(to)].iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 }
 
@@ -54,19 +62,21 @@ fn ffmpeg(sound: &Sound) -> Measurement {
     let output = filtered(sound, &["-af", filter, "-f", "null", "-"]);
     let output = String::from_utf8_lossy(&output);
     let mut last = HashMap::new();
-    let mut short_term = Vec::new();
+    let (mut short_term, mut momentary) = (Vec::new(), Vec::new());
     for line in output.lines() {
         let Some((key, value)) = line.split_once('=') else { continue };
         let value: f64 = value.parse().unwrap_or(f64::NEG_INFINITY);
-        if key == "lavfi.r128.S" {
-            short_term.push(value);
+        match key {
+            "lavfi.r128.S" => short_term.push(value),
+            "lavfi.r128.M" => momentary.push(value),
+            _ => {}
         }
         last.insert(key.to_owned(), value);
     }
     let figure = |name: &str| last.get(&format!("lavfi.r128.{name}")).copied().unwrap_or(-70.0);
     let peaks = (0..sound.channels).map(|channel| figure(&format!("true_peaks_ch{channel}")));
     let peak = 20.0 * peaks.fold(0.0, f64::max).log10();
-    Measurement { integrated: figure("I"), range: figure("LRA"), peak, short_term }
+    Measurement { integrated: figure("I"), range: figure("LRA"), peak, short_term, momentary }
 }
 
 /// The output of ffmpeg for the sound.
