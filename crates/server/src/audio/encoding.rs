@@ -83,32 +83,21 @@ pub(super) const SNAPCAST_CHUNK_HEADER: WriteHeader = snap::wire::write_chunk_he
 
 /// Buffers for every chunk that a log or a ring can hold, and for those being written.
 ///
-/// The rings are full only after a reactor has stood still for a second. The buffers for that are
-/// allocated when they are used, because a server may have hundreds of stations.
+/// Most are in use only after a reactor has stood still for a second. They have their memory from the
+/// beginning all the same: a station's thread does not allocate.
 fn pool(channel: &StationDescriptor, quantum: Frames) -> Pool<Vec<u8>> {
     let (count, _) = buffers(channel, quantum);
-    let mut usual = kept_chunks(channel, channel.history() + POLL_INTERVAL) + CHUNKS_IN_FLIGHT;
     let bytes = HEADROOM + max_payload(channel, quantum);
-    // The pool lends what was made first before the rest.
-    Pool::new(count, || {
-        let is_usual = usual > 0;
-        usual = usual.saturating_sub(1);
-        if is_usual { Vec::with_capacity(bytes) } else { Vec::new() }
-    })
+    Pool::new(count, || Vec::with_capacity(bytes))
 }
 
 /// The number of these buffers, and the greatest payload of a chunk in any codec.
 pub(super) fn buffers(channel: &StationDescriptor, quantum: Frames) -> (usize, usize) {
-    let kept = kept_chunks(channel, channel.lifetime());
-    let count = kept + RING_CHUNKS + CHUNKS_IN_FLIGHT;
+    let kept = channel.lifetime().as_nanos() / channel.chunk.as_nanos().max(1);
+    let count = usize::try_from(kept).unwrap_or(0) + RING_CHUNKS + CHUNKS_IN_FLIGHT;
     // No codec makes a chunk larger than 4 bytes per sample plus a header.
     let samples = quantum.as_usize() * channel.spec.layout.channels();
     (count, samples * 4 + MAX_CODEC_OVERHEAD)
-}
-
-fn kept_chunks(channel: &StationDescriptor, kept: Span) -> usize {
-    let kept = kept.as_nanos() / channel.chunk.as_nanos().max(1);
-    usize::try_from(kept).unwrap_or(0)
 }
 
 /// The greatest payload of a chunk in the channel's codec.
@@ -131,9 +120,6 @@ fn max_payload(channel: &StationDescriptor, quantum: Frames) -> usize {
 /// Chunks between a station and a reactor: more than a second at 20 ms. A reactor polls five times
 /// a second.
 const RING_CHUNKS: usize = 64;
-
-/// How often a reactor polls at least.
-const POLL_INTERVAL: Span = Span::from_millis(200);
 
 /// Chunks being encoded, with a margin.
 const CHUNKS_IN_FLIGHT: usize = 8;
