@@ -375,8 +375,8 @@ impl Normalizer {
         self.update_ceiling();
     }
 
-    /// Sets the ceiling of the limiter: lower while the gain is not known, because the limiter has a
-    /// delay to act in and the gain of [`LookAhead::Low`] has none.
+    /// Sets the ceiling of the limiter: lower while the gain is not known, because the limiter has
+    /// a delay to act in and the gain of [`LookAhead::Low`] has none.
     fn update_ceiling(&mut self) {
         let Settings { ceiling, target, .. } = *self.controller.settings();
         let at_start = Db::new(target.get() + START_CREST_DB);

@@ -91,15 +91,18 @@ impl Controller {
         })
     }
 
-    /// Where the loud part of the last `hops` hops begins, if more than a second of them is above the
-    /// limit, and their mean is at least `mean`.
+    /// Where the loud part of the last `hops` hops begins, if more than a second of them is above
+    /// the limit, and their mean is at least `mean`.
     fn loud_span(&self, hops: u64, limit: f64, mean: f64, now: u64) -> Option<u64> {
         let from = self.start_in_section(hops)?;
-        let count_above = (from..=now).filter(|hop| self.hop_loudness(*hop) > limit).count() as u64;
         let loudness = self.gated_mean(from, now).1;
+        if loudness < mean {
+            return None;
+        }
+        let count_above = (from..=now).filter(|hop| self.hop_loudness(*hop) > limit).count() as u64;
         // The last syllable of a quiet voice may be above the limit.
         let onset = f64::midpoint(limit, loudness);
-        (count_above >= MIN_LOUD_HOPS && loudness >= mean)
+        (count_above >= MIN_LOUD_HOPS)
             .then(|| (from..=now).find(|hop| self.hop_loudness(*hop) > onset).unwrap_or(now))
     }
 
@@ -178,8 +181,8 @@ impl Controller {
         Some(QuietSpan { from, end_loudness: last, is_steady: steady })
     }
 
-    /// Whether the sound fell below the limit abruptly at this hop: within the second before, it was
-    /// near the section's level.
+    /// Whether the sound fell below the limit abruptly at this hop: within the second before, it
+    /// was near the section's level.
     fn is_step(&self, step: u64, level: f64, limit: f64) -> bool {
         let oldest = self.received.saturating_sub(RING_HOPS as u64);
         let before = step.saturating_sub(MAX_STEP_HOPS).max(oldest);

@@ -1,7 +1,7 @@
 //! Passages that follow each other at different levels: what the gain does before, at and after a
-//! change, and that it does nothing where there is none. Loudness is that of ffmpeg's `ebur128`; the
-//! gain of each 100 ms is the ratio of what comes out to what went in. With `AULOS_SOAK` the figures of
-//! ffmpeg's `loudnorm` are printed beside ours.
+//! change, and that it does nothing where there is none. Loudness is that of ffmpeg's `ebur128`;
+//! the gain of each 100 ms is the ratio of what comes out to what went in. With `AULOS_SOAK` the
+//! figures of ffmpeg's `loudnorm` are printed beside ours.
 
 use aulos_core::{Db, Rng};
 use aulos_dsp::normalize::{LookAhead, Settings};
@@ -274,7 +274,7 @@ fn a_song_with_verses_and_choruses_keeps_its_range() {
                 bounds.require(
                     run.holds(is_kept && (lufs - TARGET).abs() <= 0.5),
                     format!(
-                        "{verse} and {chorus} bars, {deep} dB, {}: LRA {before} -> {range}, I {lufs}",
+                        "{verse}, {chorus} bars, {deep} dB, {}: LRA {before} -> {range}, I {lufs}",
                         run.name()
                     ),
                 );
