@@ -271,8 +271,8 @@ const MAX_GAP_LU: f64 = 20.0;
 /// none.
 const MIN_LOUD_HOPS: u64 = 11;
 /// Criteria of a louder section: so many hops are on average so much above the limit. A greater
-/// change needs fewer hops.
-const LOUDER_CRITERIA: [(u64, f64); 3] = [(30, 0.0), (15, 3.0), (MIN_LOUD_HOPS, 6.0)];
+/// change needs fewer hops, and is looked for first, because its level is certain.
+const LOUDER_CRITERIA: [(u64, f64); 3] = [(MIN_LOUD_HOPS, 6.0), (15, 3.0), (30, 0.0)];
 /// With this margin the level is certain.
 const CERTAIN_MARGIN_LU: f64 = 6.0;
 /// Hops within which a programme has returned, and how far below the known level it may be.
