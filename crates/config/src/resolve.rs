@@ -225,7 +225,6 @@ fn streams(config: &StreamsConfig, problems: &Problems) -> StreamSettings {
         schemes: allowed.unwrap_or_else(by_default),
         alsa_devices: config.alsa_devices.clone(),
         roots: config.roots.iter().map(|dir| absolute_path("roots", dir, problems)).collect(),
-        uploads: PathBuf::new(),
         announce_hosts: announce_hosts(config.announce_hosts.as_deref(), problems),
         plugin_dir: absolute_path("plugin_dir", &config.plugin_dir, problems),
         plugins_by_rpc: config.plugins_by_rpc,

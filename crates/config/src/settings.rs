@@ -70,10 +70,15 @@ impl ResolvedConfig {
                 }
             }
         }
-        let uploads = dir.join("sounds");
-        // A source URI has an absolute path.
-        self.streams.uploads = std::path::absolute(&uploads).unwrap_or(uploads);
         self.state_dir = dir;
+    }
+
+    /// The folder of the sounds that users upload, which can be announced. Its path is absolute, as
+    /// that of a source URI.
+    #[must_use]
+    pub fn uploads(&self) -> PathBuf {
+        let uploads = self.state_dir.join("sounds");
+        std::path::absolute(&uploads).unwrap_or(uploads)
     }
 }
 
@@ -171,8 +176,6 @@ pub struct StreamSettings {
     pub alsa_devices: Vec<String>,
     /// Folders for `pipe:` and `file:`.
     pub roots: Vec<PathBuf>,
-    /// The folder of the sounds that users upload, which can be announced.
-    pub uploads: PathBuf,
     /// Hosts from which announcements may be fetched.
     pub announce_hosts: Vec<HostRule>,
     /// The folder of control scripts.

@@ -3,12 +3,12 @@
 use core::ptr::{self, NonNull};
 
 use aulos_rt::scratch::with_scratch;
-use unsafe_libopus_decoder as library;
+use unsafe_libopus_decoder as unsafe_library;
 
 /// A decoder of one stream, of one or two channels.
 #[derive(Debug)]
 pub struct OpusDecoder {
-    state: NonNull<library::OpusDecoder>,
+    state: NonNull<unsafe_library::OpusDecoder>,
     channels: usize,
 }
 
@@ -26,7 +26,7 @@ impl OpusDecoder {
         let (hz, count) = (i32::try_from(rate).ok()?, i32::try_from(channels).ok()?);
         // SAFETY: values that the library does not have give no state, and no place for the error
         // is wanted.
-        let state = unsafe { library::opus_decoder_create(hz, count, ptr::null_mut()) };
+        let state = unsafe { unsafe_library::opus_decoder_create(hz, count, ptr::null_mut()) };
         Some(Self { state: NonNull::new(state)?, channels })
     }
 
@@ -68,7 +68,7 @@ impl OpusDecoder {
         self.call(following, out, true)
     }
 
-    fn call(&mut self, packet: &[u8], out: &mut [f32], fec: bool) -> Option<usize> {
+    fn call(&self, packet: &[u8], out: &mut [f32], fec: bool) -> Option<usize> {
         let (data, length) = packet_parts(packet)?;
         let frames = out.len() / self.channels;
         let room = i32::try_from(frames).ok()?;
@@ -76,7 +76,8 @@ impl OpusDecoder {
         let fec = i32::from(fec);
         // SAFETY: `data` has `length` bytes, `out` has room for `room` frames of the decoder's
         // channels, and the state is that of a decoder.
-        let decode = || unsafe { library::opus_decode_float(state, data, length, to, room, fec) };
+        let decode =
+            || unsafe { unsafe_library::opus_decode_float(state, data, length, to, room, fec) };
         usize::try_from(with_scratch(decode)).ok().filter(|decoded| *decoded <= frames)
     }
 }
@@ -84,7 +85,7 @@ impl OpusDecoder {
 impl Drop for OpusDecoder {
     fn drop(&mut self) {
         // SAFETY: the state is that of a decoder, and is not used after this.
-        unsafe { library::opus_decoder_destroy(self.state.as_ptr()) };
+        unsafe { unsafe_library::opus_decoder_destroy(self.state.as_ptr()) };
     }
 }
 
@@ -115,7 +116,7 @@ impl StreamMapping {
 /// A decoder of several streams in one packet.
 #[derive(Debug)]
 pub struct MultistreamDecoder {
-    state: NonNull<library::OpusMSDecoder>,
+    state: NonNull<unsafe_library::OpusMSDecoder>,
     channels: usize,
     rate: u32,
 }
@@ -141,7 +142,9 @@ impl MultistreamDecoder {
         // SAFETY: the table has an entry for each channel and is valid for these streams; a rate
         // that the library does not have gives no state, and no place for the error is wanted.
         let state = unsafe {
-            library::opus_multistream_decoder_create(hz, count, streams, coupled, table, error)
+            unsafe_library::opus_multistream_decoder_create(
+                hz, count, streams, coupled, table, error,
+            )
         };
         Some(Self { state: NonNull::new(state)?, channels, rate })
     }
@@ -162,7 +165,7 @@ impl MultistreamDecoder {
         self.call(&[], out)
     }
 
-    fn call(&mut self, packet: &[u8], out: &mut [f32]) -> Option<usize> {
+    fn call(&self, packet: &[u8], out: &mut [f32]) -> Option<usize> {
         let (data, length) = packet_parts(packet)?;
         // The library uses memory for as many frames as it is offered.
         let frames = (out.len() / self.channels).min(self.rate as usize / 25 * 3);
@@ -170,8 +173,9 @@ impl MultistreamDecoder {
         let (state, to) = (self.state.as_ptr(), out.as_mut_ptr());
         // SAFETY: `data` has `length` bytes, `out` has room for `room` frames of the decoder's
         // channels, and the state is that of a decoder of several streams.
-        let decode =
-            || unsafe { library::opus_multistream_decode_float(state, data, length, to, room, 0) };
+        let decode = || unsafe {
+            unsafe_library::opus_multistream_decode_float(state, data, length, to, room, 0)
+        };
         usize::try_from(with_scratch(decode)).ok().filter(|decoded| *decoded <= frames)
     }
 }
@@ -179,7 +183,7 @@ impl MultistreamDecoder {
 impl Drop for MultistreamDecoder {
     fn drop(&mut self) {
         // SAFETY: the state is that of a decoder of several streams, and is not used after this.
-        unsafe { library::opus_multistream_decoder_destroy(self.state.as_ptr()) };
+        unsafe { unsafe_library::opus_multistream_decoder_destroy(self.state.as_ptr()) };
     }
 }
 

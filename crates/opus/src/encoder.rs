@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::ptr::{self, NonNull};
 
 use aulos_rt::scratch::with_scratch;
-use unsafe_libopus as library;
+use unsafe_libopus as unsafe_library;
 
 /// What the sound is, which decides how it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl EncoderConfig {
 /// An encoder of blocks of 2.5, 5, 10, 20, 40, 60, 80, 100 or 120 ms.
 #[derive(Debug)]
 pub struct OpusEncoder {
-    state: NonNull<library::OpusEncoder>,
+    state: NonNull<unsafe_library::OpusEncoder>,
     channels: usize,
 }
 
@@ -74,46 +74,46 @@ impl OpusEncoder {
     pub fn new(config: EncoderConfig) -> Option<Self> {
         let EncoderConfig { rate, channels, application, .. } = config;
         let application = match application {
-            Application::Voice => library::OPUS_APPLICATION_VOIP,
-            Application::Audio => library::OPUS_APPLICATION_AUDIO,
-            Application::LowDelay => library::OPUS_APPLICATION_RESTRICTED_LOWDELAY,
+            Application::Voice => unsafe_library::OPUS_APPLICATION_VOIP,
+            Application::Audio => unsafe_library::OPUS_APPLICATION_AUDIO,
+            Application::LowDelay => unsafe_library::OPUS_APPLICATION_RESTRICTED_LOWDELAY,
         };
         let (hz, count) = (i32::try_from(rate).ok()?, i32::try_from(channels).ok()?);
         // SAFETY: values that the library does not have give no state, and no place for the error
         // is wanted.
         let state =
-            unsafe { library::opus_encoder_create(hz, count, application, ptr::null_mut()) };
-        let mut encoder = Self { state: NonNull::new(state)?, channels };
+            unsafe { unsafe_library::opus_encoder_create(hz, count, application, ptr::null_mut()) };
+        let encoder = Self { state: NonNull::new(state)?, channels };
         for (request, value) in [
-            (library::OPUS_SET_BITRATE_REQUEST, i32::try_from(config.bitrate).ok()?),
-            (library::OPUS_SET_VBR_REQUEST, i32::from(!config.is_constant)),
-            (library::OPUS_SET_VBR_CONSTRAINT_REQUEST, 1),
-            (library::OPUS_SET_COMPLEXITY_REQUEST, i32::from(config.complexity)),
-            (library::OPUS_SET_INBAND_FEC_REQUEST, i32::from(config.expected_loss > 0)),
-            (library::OPUS_SET_PACKET_LOSS_PERC_REQUEST, i32::from(config.expected_loss)),
+            (unsafe_library::OPUS_SET_BITRATE_REQUEST, i32::try_from(config.bitrate).ok()?),
+            (unsafe_library::OPUS_SET_VBR_REQUEST, i32::from(!config.is_constant)),
+            (unsafe_library::OPUS_SET_VBR_CONSTRAINT_REQUEST, 1),
+            (unsafe_library::OPUS_SET_COMPLEXITY_REQUEST, i32::from(config.complexity)),
+            (unsafe_library::OPUS_SET_INBAND_FEC_REQUEST, i32::from(config.expected_loss > 0)),
+            (unsafe_library::OPUS_SET_PACKET_LOSS_PERC_REQUEST, i32::from(config.expected_loss)),
         ] {
             encoder.set(request, value)?;
         }
         Some(encoder)
     }
 
-    fn set(&mut self, request: c_int, value: i32) -> Option<()> {
-        let arguments = library::varargs!(value);
+    fn set(&self, request: c_int, value: i32) -> Option<()> {
+        let arguments = unsafe_library::varargs!(value);
         let state = self.state.as_ptr();
         // SAFETY: the state is that of an encoder, and each of these requests has one argument of
         // 32 bits.
-        let result = unsafe { library::opus_encoder_ctl_impl(state, request, arguments) };
-        (result == library::OPUS_OK).then_some(())
+        let result = unsafe { unsafe_library::opus_encoder_ctl_impl(state, request, arguments) };
+        (result == unsafe_library::OPUS_OK).then_some(())
     }
 
     /// Delay of a decoder's output relative to the input, in frames.
     #[must_use]
     pub fn delay(&self) -> usize {
         let mut frames = 0;
-        let arguments = library::varargs!(&mut frames);
-        let (state, request) = (self.state.as_ptr(), library::OPUS_GET_LOOKAHEAD_REQUEST);
+        let arguments = unsafe_library::varargs!(&mut frames);
+        let (state, request) = (self.state.as_ptr(), unsafe_library::OPUS_GET_LOOKAHEAD_REQUEST);
         // SAFETY: as in `set`; this request writes to its argument and changes nothing else.
-        unsafe { library::opus_encoder_ctl_impl(state, request, arguments) };
+        unsafe { unsafe_library::opus_encoder_ctl_impl(state, request, arguments) };
         usize::try_from(frames).unwrap_or(0)
     }
 
@@ -136,7 +136,7 @@ impl OpusEncoder {
         let (state, from, to) = (self.state.as_ptr(), samples.as_ptr(), packet.as_mut_ptr());
         // SAFETY: there are as many samples as the frames have, `packet` has `room` bytes, and the
         // state is that of an encoder.
-        let encode = || unsafe { library::opus_encode_float(state, from, frames, to, room) };
+        let encode = || unsafe { unsafe_library::opus_encode_float(state, from, frames, to, room) };
         let length = usize::try_from(with_scratch(encode)).ok()?;
         (1..=packet.len()).contains(&length).then_some(length)
     }
@@ -145,6 +145,6 @@ impl OpusEncoder {
 impl Drop for OpusEncoder {
     fn drop(&mut self) {
         // SAFETY: the state is that of an encoder, and is not used after this.
-        unsafe { library::opus_encoder_destroy(self.state.as_ptr()) };
+        unsafe { unsafe_library::opus_encoder_destroy(self.state.as_ptr()) };
     }
 }

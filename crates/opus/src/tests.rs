@@ -33,7 +33,12 @@ fn config() -> impl Strategy<Value = EncoderConfig> {
 /// A second of tones and noise that changes its kind, at a level.
 fn sound(kind: u8, level: f32, rate: u32, channels: usize) -> Vec<f32> {
     let mut noise = 1_u32;
-    #[allow(clippy::cast_precision_loss, reason = "a second of frames")]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a second of frames, in tenths"
+    )]
     let sample = |at: usize| {
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let hiss = (noise >> 8) as f32 / 8_388_608.0 - 1.0;
@@ -46,7 +51,7 @@ fn sound(kind: u8, level: f32, rate: u32, channels: usize) -> Vec<f32> {
                 1 => hiss,
                 2 => tone,
                 3 => tone.signum(),
-                4 if at % 4_801 == 0 => 1.0,
+                4 if at.is_multiple_of(4_801) => 1.0,
                 4 => 1e-9 * hiss,
                 _ => 0.7 * tone + 0.1 * hiss,
             }

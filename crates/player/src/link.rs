@@ -233,8 +233,14 @@ impl Link {
         self.checked(result)
     }
 
+    /// A server that closes the connection may have said why: then what has arrived is read first,
+    /// and reading reports the end.
     fn checked(&mut self, result: io::Result<()>) -> LinkEvent {
-        result.map_or_else(|error| self.fail(error), |()| LinkEvent::Nothing)
+        match result {
+            Ok(()) => LinkEvent::Nothing,
+            Err(error) if is_closed_by_peer(&error) => LinkEvent::Nothing,
+            Err(error) => self.fail(error),
+        }
     }
 
     /// Reads into `buffer` and delivers what that contains; the number of bytes, zero if nothing was
@@ -283,6 +289,10 @@ impl Link {
             LinkState::Closed | LinkState::LookingUp => None,
         }
     }
+}
+
+fn is_closed_by_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// TLS and WebSocket together.

@@ -128,11 +128,13 @@ impl Transport {
     ) -> io::Result<()> {
         let Self { tls, websocket, is_ready, pending, plain, .. } = self;
         let mut bytes = received;
+        // What has arrived with the end of the connection is delivered all the same: it may say why.
+        let mut end = Ok(());
         if let Some(tls) = tls {
             plain.clear();
-            tls.read(received, plain, pending)?;
+            end = tls.read(received, plain, pending);
             bytes = plain;
-            if websocket.is_none() && !*is_ready && !tls.is_handshaking() {
+            if end.is_ok() && websocket.is_none() && !*is_ready && !tls.is_handshaking() {
                 *is_ready = true;
                 deliver(TransportEvent::Ready);
             }
@@ -141,7 +143,7 @@ impl Transport {
             if !bytes.is_empty() {
                 deliver(TransportEvent::Input(at, ClientInput::Received(bytes)));
             }
-            return Ok(());
+            return end;
         };
         while let Some(event) = websocket.next(&mut bytes).map_err(io::Error::other)? {
             match event {
@@ -164,7 +166,7 @@ impl Transport {
                 _ => {}
             }
         }
-        Ok(())
+        end
     }
 }
 

@@ -142,6 +142,7 @@ fn a_server_that_cannot_be_played_is_said_to_be_so() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let relay = Relay::start(nobody, SampleWidth::B16);
     let reason = |relay: &Relay| relay.status()["stations"][0]["sources"][0]["reason"].clone();
-    wait_for("the reason", PATIENCE, || reason(&relay) == "connection refused");
+    let expected = format!("127.0.0.1:{nobody}: connection refused");
+    wait_for("the reason", PATIENCE, || reason(&relay) == expected);
     relay.server.stop().unwrap();
 }

@@ -5,6 +5,8 @@
 //! anything else. The path of a URL is a secret that gives access to what it names (a speech service
 //! puts a token into it), so it appears neither in the status nor in notifications.
 
+use std::path::PathBuf;
+
 use aulos_config::StreamSettings;
 use aulos_core::{ChannelMap, Db, Lufs};
 use aulos_engine::announce::Ducking;
@@ -29,8 +31,8 @@ use crate::registry::Registry;
 pub(super) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let (target, station) = announced_target(context, params)?;
     let (number, _) = context.station(&station)?;
-    let allowed = &context.control.config().streams;
-    let (source, uri) = announced_source(params.text("uri")?, allowed)
+    let config = context.control.config();
+    let (source, uri) = announced_source(params.text("uri")?, &config.streams, config.uploads())
         .map_err(|why| RpcError::invalid_params(&why))?;
     let release = seconds(params.number("release_s")?);
     let ducking = Ducking { gain: Db::new(params.number("duck_db")?), release };
@@ -67,6 +69,7 @@ fn volume_gain(percent: f64) -> Db {
 fn announced_source(
     uri: &str,
     allowed: &StreamSettings,
+    uploads: PathBuf,
 ) -> Result<(AnnouncementSource, String), String> {
     let scheme = uri.split_once("://").map_or("", |(scheme, _)| scheme);
     if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") {
@@ -76,7 +79,7 @@ fn announced_source(
         return Ok((AnnouncementSource::Url(url, allowed.announce_hosts.clone()), shown));
     }
     let mut source = aulos_config::parse_announcement(uri)?;
-    let roots = [&allowed.roots[..], std::slice::from_ref(&allowed.uploads)].concat();
+    let roots = [&allowed.roots[..], &[uploads]].concat();
     if let Some(why) = remote_refusal(&source.uri, allowed, &roots) {
         return Err(why);
     }

@@ -195,7 +195,7 @@ fn libopus_decodes_every_setting() {
         (192_000, RateControl::Vbr, 0, 22.0),
         (128_000, RateControl::Vbr, 5, 22.0),
     ] {
-        let config = OpusConfig { bitrate, rate_control, complexity, ..OpusConfig::default() };
+        let config = OpusConfig { bitrate, rate_control, complexity };
         let mut encoder =
             OpusPacketEncoder::with_config(SampleSpec::DEFAULT, Frames(960), config).unwrap();
         let snr = snr(&input, &heard_by_libopus("opus-settings", &mut encoder, 960, &input));

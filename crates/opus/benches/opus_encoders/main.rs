@@ -10,6 +10,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock and starts programs")]
 #![allow(
+    clippy::expect_used,
+    clippy::float_cmp,
+    reason = "a benchmark; whole numbers are compared"
+)]
+#![allow(clippy::multiple_unsafe_ops_per_block, reason = "calls of one library, one after another")]
+#![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -33,8 +33,9 @@ const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `GET /api/v1/sounds`.
 pub(super) async fn list(State(app): State<AppState>) -> Response {
-    let allowed = app.control.config().streams.clone();
-    let found = app.sounds.run(move || Ok(list_sounds(&allowed.roots, &allowed.uploads)));
+    let config = app.control.config();
+    let (roots, uploads) = (config.streams.roots.clone(), config.uploads());
+    let found = app.sounds.run(move || Ok(list_sounds(&roots, &uploads)));
     match found.await {
         Ok(list) => {
             let sounds: Vec<Value> = list.sounds.iter().map(sound_json).collect();
@@ -157,7 +158,7 @@ pub(super) async fn delete(
 }
 
 fn uploads(app: &AppState) -> PathBuf {
-    app.control.config().streams.uploads.clone()
+    app.control.config().uploads()
 }
 
 fn refusal(status: StatusCode, text: &str) -> Response {

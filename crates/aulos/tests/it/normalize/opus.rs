@@ -58,7 +58,7 @@ fn loudness_and_peaks_are_right_behind_the_codec() {
         ("-ac 2", &["--target", "-23"][..]),
         ("-ac 1 -ar 44100", &["--target", "-20"]),
         ("-ac 2", &["--target", "-12", "--limit"]),
-        ("-ac 2", &["--target", "-12", "--limit", "--bitrate", "32"]),
+        ("-ac 2", &["--target", "-12", "--limit", "--bitrate", "64"]),
         ("-ac 2 -ar 96000", &["--target", "-16", "--mode", "full", "--lra", "7"]),
     ] {
         noise(&from, more);

@@ -76,7 +76,7 @@ fn the_first_signal_ends_a_recording_on_a_full_disk_and_its_file_is_readable() {
     let record = [
         ("TERM", "'tone://?hz=440' disk/take.wav"),
         ("INT", "'tone://?hz=440' disk/take.wav --rotate 10s --sidecar --json"),
-        ("HUP", "'tone://?hz=440' disk/take.flac --bits 24"),
+        ("HUP", "demo:// disk/take.flac --bits 24"),
         // The reader waits for the disk.
         ("TERM", "../song.wav disk/take.wav --no-pace"),
     ];

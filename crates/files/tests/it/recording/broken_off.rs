@@ -119,7 +119,7 @@ fn a_file_truncated_at_any_byte_is_repaired() {
         let mut kept = Frames(0);
         let ends = appends(&steps);
         // All bytes of the padding in the head of a FLAC file are alike.
-        let padding = if kind.extension() == "flac" { 500..45_000 } else { 0..0 };
+        let padding = if kind.extension() == "flac" { 500..8_000 } else { 0..0 };
         // The silence at the end of MP3 is sound until the last patch states its length.
         let silence = Frames(if kind.extension() == "mp3" { 1_151 } else { 0 });
         for end in (0..=all.len()).filter(|end| !padding.contains(end) || end % 997 == 0) {

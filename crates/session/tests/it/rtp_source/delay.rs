@@ -3,6 +3,7 @@
 
 use aulos_core::{Instant, Span};
 use aulos_engine::input;
+use aulos_proto::rtp::Encoding;
 use aulos_proto::rtp::payload::opus_fec_ticks;
 use aulos_session::rtp::PlayoutDelay;
 use aulos_sim::{DatagramLink, Link};
@@ -182,6 +183,11 @@ fn opus_is_restored_from_the_next_packet_behind_a_play_out_delay() {
     assert_eq!(counts.recovered_fec, repeated, "{counts:?}");
 }
 
+/// A name, the format, what makes a packet, how many packets before it that repeats, and whether it
+/// does.
+type Repeater<'a> =
+    (&'a str, (Encoding, u8), &'a dyn Fn(usize) -> Vec<u8>, usize, &'a dyn Fn(usize) -> bool);
+
 /// Packets over a network with little jitter that loses one in twenty: the delay alone would not leave
 /// a repetition the time to arrive, which comes a packet or two later.
 #[test]
@@ -198,11 +204,12 @@ fn repetitions_have_the_time_to_arrive() {
     let send_red = |number: usize| red_packet(&pcmu, number, 160, 0, 2);
     let (in_next, in_next_two) =
         (|next: usize| opus_fec_ticks(&opus[next]).is_some(), |_: usize| true);
-    let senders: [(&str, InputFixture, &dyn Fn(usize) -> Vec<u8>, _, &dyn Fn(usize) -> bool); 2] = [
-        ("FEC", InputFixture::with(OPUS, OPUS_TYPE, Some(ADAPTIVE)), &send_opus, 1, &in_next),
-        ("RED", InputFixture::with(PCMU, 0, Some(ADAPTIVE)), &send_red, 2, &in_next_two),
+    let senders: [Repeater<'_>; 2] = [
+        ("FEC", (OPUS, OPUS_TYPE), &send_opus, 1, &in_next),
+        ("RED", (PCMU, 0), &send_red, 2, &in_next_two),
     ];
-    for (what, mut receiver, send, generations, repeats) in senders {
+    for (what, (encoding, payload_type), send, generations, repeats) in senders {
+        let mut receiver = InputFixture::with(encoding, payload_type, Some(ADAPTIVE));
         let mut network = DatagramLink::new(LOSSY, 5);
         let mut arrived = vec![false; PACKETS];
         let recovered = |receiver: &InputFixture| {
