@@ -32,7 +32,7 @@ fn config(scratch: &ScratchDir, more: &str) -> String {
     )
 }
 
-fn until(browser: &mut Browser, expression: &str) {
+pub(crate) fn until(browser: &mut Browser, expression: &str) {
     wait_for(expression, PATIENCE, || browser.run(expression).unwrap() == true);
 }
 
@@ -40,7 +40,8 @@ fn says(browser: &mut Browser, text: &str) {
     until(browser, &format!("(document.body?.innerText ?? '').includes({})", json!(text)));
 }
 
-fn click(browser: &mut Browser, label: &str) {
+/// Presses the first button whose label begins so, once it is there.
+pub(crate) fn click(browser: &mut Browser, label: &str) {
     let button = format!(
         "[...document.querySelectorAll('button')].find(one => one.textContent.startsWith({}))",
         json!(label)

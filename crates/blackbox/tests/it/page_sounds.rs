@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use aulos_blackbox::browser::Browser;
 use aulos_blackbox::http;
@@ -12,10 +11,9 @@ use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::{SampleWidth, write_wav};
 use serde_json::{Value, json};
 
+use crate::page_operation::{click, until};
 use crate::rpc::Rpc;
-use crate::{shared_turn, text, wait_for};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{shared_turn, text};
 
 /// Bytes of a sound; more than are accepted.
 const TOO_LONG: usize = (16 << 20) + 1;
@@ -114,19 +112,6 @@ fn upload(browser: &mut Browser, name: &str, bytes: &[u8]) {
         json!(name)
     );
     browser.run(&script).unwrap();
-}
-
-fn until(browser: &mut Browser, expression: &str) {
-    wait_for(expression, PATIENCE, || browser.run(expression).unwrap() == true);
-}
-
-fn click(browser: &mut Browser, label: &str) {
-    let button = format!(
-        "[...document.querySelectorAll('button')].find(one => one.textContent.startsWith({}))",
-        json!(label)
-    );
-    until(browser, &format!("!!{button}"));
-    browser.run(&format!("{button}.click()")).unwrap();
 }
 
 #[test]
