@@ -1,12 +1,16 @@
 //! What the handlers of requests share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use aulos_control::Control;
 use aulos_control::backend::ListenSink;
+use aulos_control::{Control, count};
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
@@ -15,6 +19,7 @@ use super::system_probe::SystemProbe;
 use super::waveform::Waveforms;
 use super::web::WebFiles;
 use crate::connections::ConnectionSlots;
+use crate::input_budget::is_budget_error;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -32,6 +37,34 @@ pub(super) struct AppState {
     pub(super) sockets: ConnectionSlots,
     pub(super) web: WebFiles,
     pub(super) proxied: Arc<ProxiedClients>,
+}
+
+impl AppState {
+    /// The whole body of a request, of at most `limit` bytes, within `time`.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) async fn read_body(
+        &self,
+        body: Body,
+        limit: usize,
+        time: Duration,
+    ) -> Result<Bytes, Response> {
+        let Ok(read) = timeout(time, axum::body::to_bytes(body, limit)).await else {
+            let text = "the request body did not arrive in time\n";
+            return Err((StatusCode::REQUEST_TIMEOUT, text).into_response());
+        };
+        read.map_err(|error| {
+            if is_budget_error(&error) {
+                count(&self.control.counters.controllers_cut_memory);
+                let text =
+                    "the unfinished requests of all clients exceed their memory; try again\n";
+                return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+            }
+            let text = format!("the request body is larger than {limit} bytes\n");
+            (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
+        })
+    }
 }
 
 pub(super) fn json_response(text: String) -> Response {

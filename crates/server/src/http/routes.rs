@@ -23,7 +23,6 @@ use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
@@ -37,7 +36,6 @@ use super::waveform::Waveforms;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
 use super::{api, host, listen_index, websocket};
 use crate::connections::ConnectionSlots;
-use crate::input_budget::is_budget_error;
 use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
 
 /// Time limit for the body of a call.
@@ -210,21 +208,9 @@ async fn call(
         return refusal;
     }
     let limit = max_line_length(&caller);
-    let Ok(read) = timeout(BODY_TIMEOUT, axum::body::to_bytes(body, limit)).await else {
-        return (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n")
-            .into_response();
-    };
-    let line = match read {
+    let line = match app.read_body(body, limit, BODY_TIMEOUT).await {
         Ok(line) => line,
-        Err(error) if is_budget_error(&error) => {
-            count(&app.control.counters.controllers_cut_memory);
-            let text = "the unfinished requests of all clients exceed their memory; try again\n";
-            return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
-        }
-        Err(_) => {
-            let text = format!("the request body is larger than {limit} bytes\n");
-            return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
-        }
+        Err(refusal) => return refusal,
     };
     if caller.role == Role::None && !Control::is_call_for_everyone(&line) {
         return login::denied_response(Denied::for_role(&caller, "/jsonrpc"));

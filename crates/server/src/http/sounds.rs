@@ -3,23 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aulos_control::{Caller, count};
+use aulos_control::Caller;
 use aulos_files::sounds::{
     MAX_SOUND, Sound, StoreError, delete_sound, list_sounds, open_sound, store_sound,
 };
 use aulos_proto::uri::{percent_encode, percent_encode_url};
 use axum::Extension;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::app_state::{AppState, json_response};
 use super::pages::{FileRequest, PageError};
 use super::resource::{Parameter, ParameterKind};
-use crate::input_budget::is_budget_error;
 
 /// The parameters of an uploaded sound.
 pub(super) const SOUND: &[Parameter] = &[Parameter {
@@ -86,7 +84,7 @@ pub(super) async fn store(
             "another sound is being uploaded; try again",
         );
     };
-    let bytes = match read_upload(&app, body).await {
+    let bytes = match app.read_body(body, MAX_SOUND, UPLOAD_TIMEOUT).await {
         Ok(bytes) => bytes,
         Err(refusal) => return refusal,
     };
@@ -118,22 +116,6 @@ pub(super) async fn store(
             refusal(StatusCode::INSUFFICIENT_STORAGE, &StoreError::Io(error).to_string())
         }
         Err(error) => app.sounds.error_response(&error),
-    }
-}
-
-async fn read_upload(app: &AppState, body: Body) -> Result<Bytes, Response> {
-    match timeout(UPLOAD_TIMEOUT, axum::body::to_bytes(body, MAX_SOUND)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_budget_error(&error) => {
-            count(&app.control.counters.controllers_cut_memory);
-            let text = "the unfinished requests of all clients exceed their memory; try again";
-            Err(refusal(StatusCode::SERVICE_UNAVAILABLE, text))
-        }
-        Ok(Err(_)) => {
-            let text = format!("a sound has at most {MAX_SOUND} bytes");
-            Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &text))
-        }
-        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the sound did not arrive in time")),
     }
 }
 
