@@ -219,6 +219,7 @@ impl FileRecorder {
         self.shared.recorder.close();
         let mut fault = self.status().fault;
         let mut notice_due = Some(begin + NOTICE_DELAY);
+        let mut limit = FINISH_TIMEOUT;
         let is_done = loop {
             let is_done = self.shared.recorder.is_done();
             for event in self.events() {
@@ -229,7 +230,9 @@ impl FileRecorder {
                 }
                 output.event(&event);
             }
-            let limit = if fault.is_some() { FAULT_TIMEOUT } else { FINISH_TIMEOUT };
+            if fault.is_some() {
+                limit = limit.min(FAULT_TIMEOUT);
+            }
             let now = SystemClock::now();
             if is_done || now - begin > limit {
                 break is_done;
@@ -238,7 +241,8 @@ impl FileRecorder {
                 output.print_message("waiting for the disk; a signal ends the wait");
             }
             tokio::select! {
-                () = signals.wait() => break false,
+                // A disk that works ends the recording within this time.
+                () = signals.wait() => limit = limit.min(now - begin + SIGNAL_TIMEOUT),
                 () = tokio::time::sleep(ROOM_POLL_INTERVAL) => {}
             }
         };
@@ -330,6 +334,9 @@ const NOTICE_DELAY: Span = Span::from_secs(2);
 
 /// The same for a disk that refuses to write: long enough for another attempt.
 const FAULT_TIMEOUT: Span = Span::from_secs(1);
+
+/// The same after a signal that asks not to wait.
+const SIGNAL_TIMEOUT: Span = Span::from_millis(500);
 
 /// Interval of checks for room, and for the end.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(5);
