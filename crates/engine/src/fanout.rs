@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aulos_core::{Chunk, Instant, Span};
 use aulos_rt::SharedPooled;
@@ -32,6 +33,40 @@ impl TimedChunk {
             _ => false,
         }
     }
+}
+
+/// Whether anybody listens to a rendition: shared by the reactors, which renew it, and the
+/// rendition, which saves work without it.
+#[derive(Clone, Debug)]
+pub struct Demand(Arc<AtomicU64>);
+
+impl Demand {
+    /// None yet.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Arc::new(AtomicU64::new(0)))
+    }
+
+    /// For a reader that does not renew it.
+    #[must_use]
+    pub fn always() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    /// Somebody listens, and says so again within half of the validity.
+    pub fn renew(&self, now: Instant) {
+        self.0.fetch_max((now + Self::VALIDITY).as_nanos(), Relaxed);
+    }
+
+    /// # Real-time
+    /// Does not wait, lock, allocate or call the system.
+    #[must_use]
+    pub fn is_valid(&self, now: Instant) -> bool {
+        now.as_nanos() < self.0.load(Relaxed)
+    }
+
+    /// Several times the interval at which reactors renew it.
+    pub const VALIDITY: Span = Span::from_secs(2);
 }
 
 /// The newest chunks of one station, as one thread sees them.
@@ -213,6 +248,18 @@ mod tests {
         assert_eq!(to.cursor_at(at(120), duration), Some(to.cursor_at_end()));
         from.clear();
         assert_eq!(from.timestamp_at(from.cursor_at_end(), duration), None);
+    }
+
+    #[test]
+    fn demand_ends_some_time_after_the_last_renewal() {
+        let (demand, at) = (Demand::none(), |ms| Instant::ZERO + Span::from_millis(ms));
+        assert!(!demand.is_valid(at(0)));
+        demand.renew(at(1_000));
+        demand.renew(at(900));
+        assert!(demand.is_valid(at(2_999)) && !demand.is_valid(at(3_000)));
+        let always = Demand::always();
+        always.renew(at(1_000));
+        assert!(always.is_valid(at(1 << 40)));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use aulos_dsp::route;
 use aulos_rt::ring::Producer;
 use aulos_rt::{Pool, Pooled};
 
-use crate::encode::Encoder;
-use crate::fanout::TimedChunk;
+use crate::encode::{Effort, Encoder};
+use crate::fanout::{Demand, TimedChunk};
 use crate::status::StationStatus;
 use stamps::PassThrough;
 pub(crate) use stamps::QuantumTime;
@@ -31,6 +31,7 @@ pub struct Rendition {
     pool: Pool<Vec<u8>>,
     outputs: Vec<Producer<TimedChunk>>,
     write_header: WriteHeader,
+    demand: Demand,
     /// The channel map and the mapped block; `None` for an unmapped rendition.
     routed: Option<(ChannelMap, Block)>,
     /// `None` for a rendition that only encodes.
@@ -49,7 +50,16 @@ impl Rendition {
         outputs: Vec<Producer<TimedChunk>>,
         write_header: WriteHeader,
     ) -> Self {
-        Self { encoder, pool, outputs, write_header, routed: None, pass_through: None }
+        let demand = Demand::always();
+        Self { encoder, pool, outputs, write_header, demand, routed: None, pass_through: None }
+    }
+
+    /// The same for readers that may be absent: meanwhile it is encoded with the least work. It goes
+    /// on all the same, so that a client that joins has sound at once.
+    #[must_use]
+    pub fn with_demand(mut self, demand: Demand) -> Self {
+        self.demand = demand;
+        self
     }
 
     /// The same with mapped channels, of blocks of up to `quantum`.
@@ -101,6 +111,8 @@ impl Rendition {
         bytes.clear();
         bytes.resize(HEADROOM, 0);
         let panics = self.encoder.panics();
+        let is_wanted = self.demand.is_valid(now);
+        self.encoder.set_effort(if is_wanted { Effort::Full } else { Effort::Least });
         let encoded = self.encoder.encode(block, &mut bytes);
         status.codec_panics += self.encoder.panics() - panics;
         if encoded.is_err() {

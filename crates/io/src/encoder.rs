@@ -7,6 +7,7 @@
 
 use aulos_core::{Frames, SampleSpec};
 use aulos_engine::encode::{self, CodecConfig, Encoder, UnsupportedFormat};
+use aulos_session::flac_stream::FlacStreamEncoder;
 
 use crate::mp3::{self, make_mp3_encoder};
 
@@ -21,6 +22,7 @@ pub fn make_encoder(
 ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
     Ok(match config {
         CodecConfig::Mp3(mp3) => Box::new(make_mp3_encoder(mp3, spec, block)?),
+        CodecConfig::Flac { level } => Box::new(FlacStreamEncoder::new(spec, block, level)?),
         config => encode::make_encoder(config, spec, block)?,
     })
 }

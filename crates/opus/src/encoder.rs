@@ -106,6 +106,11 @@ impl OpusEncoder {
         (result == unsafe_library::OPUS_OK).then_some(())
     }
 
+    /// Changes the complexity, 0 to 10, from the next packet on. `None` when it is out of range.
+    pub fn set_complexity(&mut self, complexity: u8) -> Option<()> {
+        self.set(unsafe_library::OPUS_SET_COMPLEXITY_REQUEST, complexity.into())
+    }
+
     /// Delay of a decoder's output relative to the input, in frames.
     #[must_use]
     pub fn delay(&self) -> usize {

@@ -20,6 +20,7 @@
 
 pub mod connect;
 pub mod datagram;
+pub mod flac_stream;
 pub mod live_source;
 pub mod nats;
 pub mod player;

@@ -101,6 +101,20 @@ impl FlacEncoder {
         encoded
     }
 
+    /// The integers of a whole block, interleaved, as [`Encoder::encode`] would encode them.
+    ///
+    /// # Errors
+    /// [`EncodeError::Shape`].
+    pub fn quantize(&mut self, block: &Block) -> Result<&[i32], EncodeError> {
+        check_block(block, self.spec, self.block)?;
+        self.to_integers(block.samples());
+        Ok(&self.integers)
+    }
+
+    fn to_integers(&mut self, samples: &[f32]) {
+        self.clipped += self.dither.to_integers(self.bits, samples, &mut self.integers) as u64;
+    }
+
     /// The integers of the last encoded block, interleaved; after a short last block they are
     /// zero. Checksums of a file are computed from them, because dither makes them impossible to
     /// derive from the input.
@@ -110,7 +124,7 @@ impl FlacEncoder {
     }
 
     fn encode_samples(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.clipped += self.dither.to_integers(self.bits, samples, &mut self.integers) as u64;
+        self.to_integers(samples);
         self.write(|encoded| encoded.drain_into(out))
     }
 

@@ -58,6 +58,10 @@ pub trait Encoder: Send {
     /// [`EncodeError`] when the codec refuses the block; `out` may then hold a partial payload.
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
+    /// How much work the next blocks are worth. What a decoder plays is the same in every codec
+    /// without loss.
+    fn set_effort(&mut self, _effort: Effort) {}
+
     /// Number of samples clipped so far because they exceeded the format.
     fn clipped(&self) -> u64 {
         0
@@ -68,6 +72,17 @@ pub trait Encoder: Send {
     fn panics(&self) -> u64 {
         0
     }
+}
+
+/// How much work an encoder does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "two degrees are enough")]
+pub enum Effort {
+    /// As configured.
+    #[default]
+    Full,
+    /// As little as gives a valid stream: nobody listens at the moment.
+    Least,
 }
 
 /// Why a block was not encoded. Both are internal faults, not faults of the audio.

@@ -8,7 +8,9 @@ use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use aulos_opus::{Application, EncoderConfig, OpusEncoder};
 
 use super::config;
-use super::{EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block};
+use super::{
+    Effort, EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block,
+};
 use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
 /// Opus encoder: one packet per block.
@@ -21,6 +23,8 @@ pub struct OpusPacketEncoder {
     library: GuardedCodec<OpusEncoder>,
     samples: Vec<f32>,
     packet: Vec<u8>,
+    complexity: u8,
+    effort: Effort,
 }
 
 impl OpusPacketEncoder {
@@ -54,11 +58,13 @@ impl OpusPacketEncoder {
         check(spec, block)?;
         let channels = spec.layout.channels();
         let config = library_config(channels, config.clamped());
+        let complexity = config.complexity;
         let make = move || OpusEncoder::new(config);
         let library = GuardedCodec::new(CodecLibrary::UnsafeLibopus, make)
             .ok_or(UnsupportedFormat::Channels(Codec::Opus))?;
         let samples = vec![0.0; block.as_usize() * channels];
-        Ok(Self { spec, block, library, samples, packet: vec![0; MAX_PACKET] })
+        let packet = vec![0; MAX_PACKET];
+        Ok(Self { spec, block, library, samples, packet, complexity, effort: Effort::Full })
     }
 }
 
@@ -108,6 +114,18 @@ impl Encoder for OpusPacketEncoder {
         let length = encoded.ok().flatten().ok_or(EncodeError::Codec)?;
         out.extend_from_slice(self.packet.get(..length).ok_or(EncodeError::Codec)?);
         Ok(())
+    }
+
+    fn set_effort(&mut self, effort: Effort) {
+        if std::mem::replace(&mut self.effort, effort) == effort {
+            return;
+        }
+        let complexity = match effort {
+            Effort::Full => self.complexity,
+            Effort::Least => 0,
+        };
+        // A library that panicked here is replaced by one as configured.
+        drop(self.library.call_again(|encoder| encoder.set_complexity(complexity)));
     }
 
     fn panics(&self) -> u64 {

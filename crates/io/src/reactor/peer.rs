@@ -261,6 +261,7 @@ impl Peer {
         tap: &ReactorStation,
     ) -> Result<(), SessionEndCause> {
         let now = SystemClock::now();
+        tap.descriptor.demand.renew(now);
         self.station = Some(station);
         self.continues_on = None;
         let cursor = tap.first_playable(now, self.buffer(tap));

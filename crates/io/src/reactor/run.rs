@@ -301,6 +301,7 @@ impl Reactor {
     ) {
         let Some(tap) = self.stations.get_mut(station) else { return };
         tap.drain();
+        tap.descriptor.demand.renew(now);
         let plain = &socket.socket;
         if plain.set_nonblocking(true).and_then(|()| configure_socket(plain.as_fd())).is_err() {
             return;
@@ -511,10 +512,16 @@ impl Reactor {
                 Some(ReactorEntity::Peer(peer)) => {
                     self.stats.add_sends(peer.connection.take_counts());
                     let tap = peer.station.and_then(|station| self.stations.get(station));
+                    if let Some(tap) = tap {
+                        tap.descriptor.demand.renew(now);
+                    }
                     peer.maintain(tap, now)
                 }
                 Some(ReactorEntity::Listener(listener)) => {
                     self.stats.add_sends(listener.take_counts());
+                    if let Some(tap) = self.stations.get(listener.station) {
+                        tap.descriptor.demand.renew(now);
+                    }
                     listener.maintain(now)
                 }
                 _ => Ok(()),

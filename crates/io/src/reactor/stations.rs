@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aulos_core::{Codec, Instant, SampleSpec, Span};
-use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
+use aulos_engine::fanout::{ChunkCursor, ChunkLog, Demand, TimedChunk};
 use aulos_rt::ring::{Consumer, ring};
 
 /// The properties of a station that a reactor needs.
@@ -25,6 +25,8 @@ pub struct StationDescriptor {
     pub buffer: Span,
     /// The duration of a chunk.
     pub chunk: Span,
+    /// Renewed while a session plays it.
+    pub demand: Demand,
 }
 
 impl StationDescriptor {

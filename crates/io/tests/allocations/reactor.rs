@@ -13,6 +13,7 @@ use crate::counting::{ALLOCATED, COUNTING, FREED};
 use crate::exclusive_counts;
 use aulos_core::{Codec, HEADROOM, SampleSpec, Span};
 use aulos_engine::encode::make_encoder;
+use aulos_engine::fanout::Demand;
 use aulos_engine::generate::Demo;
 use aulos_engine::input::{self, Input};
 use aulos_engine::rendition::Rendition;
@@ -80,6 +81,7 @@ impl TestServer {
             codec_header: wire::codec_header(Codec::Flac, spec, encoder.header()).unwrap().into(),
             buffer: Span::from_secs(1),
             chunk,
+            demand: Demand::none(),
         };
         let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
         context.add_station(&channel, taps);

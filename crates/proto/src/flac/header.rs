@@ -127,5 +127,5 @@ pub(super) const fn crc8(mut crc: u8) -> u8 {
 }
 
 /// Sample rates of codes 1 to 11.
-const RATES: [u32; 11] =
+pub(super) const RATES: [u32; 11] =
     [88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000];

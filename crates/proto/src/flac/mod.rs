@@ -9,6 +9,7 @@ mod header;
 mod info;
 mod md5;
 mod renumber;
+mod verbatim;
 
 pub use chapters::Chapters;
 pub use file::{FlacFileHeader, FlacScanReport, FlacScanner};
@@ -17,3 +18,4 @@ pub(crate) use header::{FrameHeader, ParsedFrameHeader};
 pub use info::StreamInfo;
 pub use md5::Md5;
 pub use renumber::FrameRenumberer;
+pub use verbatim::VerbatimFrameWriter;

@@ -7,7 +7,7 @@ use std::io;
 use aulos_config::Station;
 use aulos_core::{Codec, Frames, HEADROOM, SampleFormat, Span};
 use aulos_engine::encode::Encoder;
-use aulos_engine::fanout::TimedChunk;
+use aulos_engine::fanout::{Demand, TimedChunk};
 use aulos_engine::rendition::WriteHeader;
 use aulos_io::encoder;
 use aulos_io::reactor::StationDescriptor;
@@ -45,6 +45,8 @@ impl EncodingParts {
             codec_header: header.unwrap_or_default().into(),
             buffer: Span::from_millis(i64::from(config.buffer_ms)),
             chunk,
+            // A cluster's readers are elsewhere.
+            demand: if config.publish { Demand::always() } else { Demand::none() },
         };
         let (outputs, taps) = (0..reactors).map(|_| ring(RING_CHUNKS)).unzip();
         let pool = pool(&channel, quantum);

@@ -122,7 +122,8 @@ fn create(
         let new =
             EncodingParts::new(&running.config, &name, reactors).map_err(|e| e.to_string())?;
         let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = new;
-        let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER);
+        let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
+            .with_demand(channel.demand.clone());
         let rendition = rendition.with_channel_map(*map, quantum);
         overlay = Some(match overlay {
             Some(overlay) => overlay.with_rendition(rendition),

@@ -276,7 +276,8 @@ fn create(
     };
     let parts = EncodingParts::new(&config, &name, reactors)?;
     let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
-    let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER);
+    let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
+        .with_demand(channel.demand.clone());
     let rendition = rendition.with_channel_map(map, quantum);
     let (output, job): (BusOutput, _) = if channel.codec.info().is_for_stations {
         (rendition.into(), None)

@@ -78,7 +78,8 @@ fn run(
         },
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
     };
-    let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER);
+    let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
+        .with_demand(channel.demand.clone());
     let (mut station, mut handle) = station::Station::new(station_config, now, inputs, main);
     apply_sound(&mut handle, &config.sound).map_err(io::Error::other)?;
     if let Some(sound) = last_resort {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use aulos_core::{Block, Codec, Instant, SampleSpec, Span};
 use aulos_engine::encode::{EncodeError, Encoder};
+use aulos_engine::fanout::Demand;
 use aulos_engine::input::{self, Input};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
@@ -138,6 +139,7 @@ impl TestServer {
             codec_header: wire::codec_header(Codec::Pcm, SPEC, &[]).unwrap().into(),
             buffer: Span::from_secs(1),
             chunk,
+            demand: Demand::none(),
         };
         let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
         context.add_station(&channel, taps);
@@ -329,10 +331,13 @@ fn plain(address: SocketAddr) -> TcpStream {
 fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
     let server = TestServer::start();
     std::thread::sleep(Duration::from_millis(1_200));
+    let is_wanted = || server.channel.demand.is_valid(SystemClock::now());
+    assert!(!is_wanted(), "nobody listens");
     let mut player = TestClient::connect(server.address, "one");
-    player.run(Span::from_secs(2));
+    player.run(Demand::VALIDITY + Span::from_millis(500));
+    assert!(is_wanted());
     player.assert_continuous();
-    assert!(player.timestamps.len() > 120, "{} chunks", player.timestamps.len());
+    assert!(player.timestamps.len() > 140, "{} chunks", player.timestamps.len());
     let age = player.first_age.expect("a chunk");
     assert!(age > Span::from_millis(800), "history reaches back as far as it can be played: {age}");
     // Server and client share a clock here, so every offset is an error.
