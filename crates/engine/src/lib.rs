@@ -10,8 +10,6 @@
 //!                                                                       ChunkLog, ChunkCursor
 //! ```
 //!
-//! [`graph`] has the parts for a program's own graphs.
-//!
 //! No code in this crate reads a clock or touches a socket: `now` is an argument, so a test runs
 //! hours of audio in milliseconds.
 
@@ -24,7 +22,6 @@ pub mod decode;
 pub mod encode;
 pub mod fanout;
 pub mod generate;
-pub mod graph;
 pub mod input;
 pub mod loudness;
 pub mod loudness_processor;

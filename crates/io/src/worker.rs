@@ -1,6 +1,6 @@
-//! The threads that run stations and graphs.
+//! The threads that run stations.
 //!
-//! A worker reads the clock, lets each of its machines do what is due, and sleeps until the
+//! A worker reads the clock, lets each of its stations do what is due, and sleeps until the
 //! earliest deadline. It wakes no other thread: the reactors take chunks on their own timers.
 
 use std::fmt;
@@ -8,14 +8,14 @@ use std::io;
 use std::thread::JoinHandle;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::graph::TimedTask;
+use aulos_engine::station::Station;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
 use aulos_rt::clock::ThreadPriority;
 use aulos_rt::{DropCollector, DropQueue, drop_queue};
 
 use crate::SystemClock;
 
-/// A fixed number of threads that share the stations and graphs.
+/// A fixed number of threads that share the stations.
 pub struct Workers {
     threads: Vec<Thread>,
     next: usize,
@@ -23,12 +23,12 @@ pub struct Workers {
 
 struct Thread {
     commands: Sender<WorkerCommand>,
-    /// Removed machines come back here, so that the worker does not free them.
-    removed: DropCollector<Box<dyn TimedTask>>,
+    /// Removed stations come back here, so that the worker does not free them.
+    removed: DropCollector<Box<Station>>,
     handle: JoinHandle<()>,
 }
 
-/// Identifies a running machine and its worker.
+/// Identifies a running station and its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerTaskId {
     thread: usize,
@@ -36,7 +36,7 @@ pub struct WorkerTaskId {
 }
 
 enum WorkerCommand {
-    Run(u64, Box<dyn TimedTask>),
+    Run(u64, Box<Station>),
     End(u64),
 }
 
@@ -57,9 +57,9 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Runs a station or a graph on one of the workers, assigned in turn. Blocks only when that
+    /// Runs a station on one of the workers, assigned in turn. Blocks only when that
     /// worker is thousands of commands behind.
-    pub fn add(&mut self, machine: impl TimedTask + 'static) -> WorkerTaskId {
+    pub fn add(&mut self, station: Station) -> WorkerTaskId {
         self.next += 1;
         let task =
             WorkerTaskId { thread: self.next % self.threads.len(), number: self.next as u64 };
@@ -67,20 +67,19 @@ impl Workers {
         drop(
             self.threads[task.thread]
                 .commands
-                .send(WorkerCommand::Run(task.number, Box::new(machine))),
+                .send(WorkerCommand::Run(task.number, Box::new(station))),
         );
         task
     }
 
-    /// Frees the machines that were removed and have ended, and with a station the feeders that
-    /// fill it.
+    /// Frees the stations that were removed and have ended, and the feeders that fill them.
     pub fn free_removed(&mut self) {
         for thread in &mut self.threads {
             thread.removed.collect();
         }
     }
 
-    /// Stops a machine within one step; [`Self::free_removed`] frees it. Blocks as [`Self::add`]
+    /// Stops a station within one step; [`Self::free_removed`] frees it. Blocks as [`Self::add`]
     /// does.
     pub fn remove(&mut self, task: WorkerTaskId) {
         if let Some(thread) = self.threads.get(task.thread) {
@@ -104,41 +103,41 @@ impl fmt::Debug for Workers {
     }
 }
 
-fn work(mut commands: Receiver<WorkerCommand>, mut bin: DropQueue<Box<dyn TimedTask>>) {
+fn work(mut commands: Receiver<WorkerCommand>, mut bin: DropQueue<Box<Station>>) {
     // Without permission for real-time scheduling the thread runs at normal priority. A station
     // that is late then sends what it missed; clients buffer far more than a scheduler delays.
     let _ = ThreadPriority::Fifo(PRIORITY).request();
-    let mut machines: Vec<(u64, Box<dyn TimedTask>)> = Vec::new();
-    let mut ended: Vec<Box<dyn TimedTask>> = Vec::with_capacity(MAX_REMOVED);
+    let mut stations: Vec<(u64, Box<Station>)> = Vec::new();
+    let mut ended: Vec<Box<Station>> = Vec::with_capacity(MAX_REMOVED);
     loop {
         match commands.try_recv() {
-            Ok(WorkerCommand::Run(number, machine)) => machines.push((number, machine)),
+            Ok(WorkerCommand::Run(number, station)) => stations.push((number, station)),
             Ok(WorkerCommand::End(number)) => {
-                if let Some(at) = machines.iter().position(|(other, _)| *other == number) {
-                    ended.push(machines.swap_remove(at).1);
+                if let Some(at) = stations.iter().position(|(other, _)| *other == number) {
+                    ended.push(stations.swap_remove(at).1);
                 }
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Closed) => return,
         }
-        // At most one machine ends per step. If the drop queue is full, it waits for a later step.
-        if let Some(Err(machine)) = ended.pop().map(|machine| bin.discard(machine)) {
-            ended.push(machine);
+        // At most one station ends per step. If the drop queue is full, it waits for a later step.
+        if let Some(Err(station)) = ended.pop().map(|station| bin.discard(station)) {
+            ended.push(station);
         }
         let now = SystemClock::now();
-        // One reading of the clock more for each machine that was due, and none for the others.
+        // One reading of the clock more for each station that was due, and none for the others.
         let mut last = now;
-        for (_, machine) in &mut machines {
-            if machine.poll_timeout() <= now {
-                machine.handle_timeout(now);
+        for (_, station) in &mut stations {
+            if station.poll_timeout() <= now {
+                station.handle_timeout(now);
                 let done = SystemClock::now();
-                machine.record_step(done - last);
+                station.record_step(done - last);
                 last = done;
             }
         }
         let idle = last + IDLE;
         let next =
-            machines.iter().map(|(_, machine)| machine.poll_timeout()).fold(idle, Instant::min);
+            stations.iter().map(|(_, station)| station.poll_timeout()).fold(idle, Instant::min);
         SystemClock::sleep_until(next);
     }
 }
@@ -149,7 +148,7 @@ const PRIORITY: u8 = 10;
 /// Commands that wait for a worker, which takes one per step: four for each possible station.
 const MAX_COMMANDS: usize = 4_096;
 
-/// Machines that wait to be freed.
+/// Stations that wait to be freed.
 const MAX_REMOVED: usize = 64;
 
 /// How long a worker without a deadline sleeps between two checks of its commands.

@@ -18,7 +18,6 @@ mod decoders_allocate_nothing;
 mod encoder_allocations;
 mod flac_ffmpeg;
 mod generate_allocates_nothing;
-mod graph_allocates_nothing;
 mod judge;
 mod opus_ffmpeg;
 mod station_allocates_nothing;
