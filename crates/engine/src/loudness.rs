@@ -65,7 +65,6 @@ pub struct LoudnessMeter {
     sample_peak: f64,
     /// Hops since the windows were reset.
     hops: u64,
-    paused: bool,
 }
 
 impl LoudnessMeter {
@@ -112,7 +111,6 @@ impl LoudnessMeter {
             true_peak: 0.0,
             sample_peak: 0.0,
             hops: 0,
-            paused: false,
         }
     }
 
@@ -156,11 +154,6 @@ impl LoudnessMeter {
         }
     }
 
-    /// Pauses or resumes the measurement; M and S are updated all the same (EBU Tech 3341).
-    pub const fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-    }
-
     /// Brings integrated loudness and range up to date, which may lag with a long exact history;
     /// returns the last figures.
     pub fn finish(&mut self) -> Loudness {
@@ -168,7 +161,7 @@ impl LoudnessMeter {
         self.loudness
     }
 
-    /// Clears everything except the pause.
+    /// Clears everything.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -211,10 +204,6 @@ impl LoudnessMeter {
 
     fn feed_meter(&mut self, samples: &[f32], frames: usize) {
         self.filled += frames;
-        if self.paused {
-            self.meter.seed(samples);
-            return;
-        }
         self.meter.add(samples);
         self.true_peak = self.greatest(self.true_peak, Meter::last_true_peak);
         self.sample_peak = self.greatest(self.sample_peak, Meter::last_sample_peak);
@@ -237,10 +226,6 @@ impl LoudnessMeter {
             current_sample_peak: decibels(core::mem::take(&mut self.sample_peak)),
             ..self.loudness
         };
-        if self.paused {
-            self.loudness = new;
-            return;
-        }
         new.measured += HOP;
         let long = |span: Span, value: Option<Lufs>| lufs(value.filter(|_| new.measured >= span));
         new.max_momentary = long(MOMENTARY, meter.max_momentary());
@@ -355,24 +340,6 @@ mod tests {
         meter.push(&[0.0; 2 * 48_000 * 5]);
         let silent = Loudness { measured: Span::from_secs(5), ..Loudness::default() };
         assert_eq!(meter.loudness(), silent);
-    }
-
-    #[test]
-    fn in_a_pause_momentary_loudness_falls_and_integrated_loudness_stays() {
-        let mut meter = meter();
-        push_tone(&mut meter, -30.0, 200);
-        let before = meter.loudness();
-        meter.pause(true);
-        push_tone(&mut meter, -10.0, 200);
-        let paused = meter.loudness();
-        assert!(near(paused.momentary, -10.0, 0.05), "{paused:?}");
-        assert_eq!(
-            (paused.integrated, paused.max_momentary, paused.true_peak, paused.measured),
-            (before.integrated, before.max_momentary, before.true_peak, before.measured)
-        );
-        meter.pause(false);
-        push_tone(&mut meter, -10.0, 200);
-        assert!(meter.loudness().integrated > before.integrated);
     }
 
     #[test]

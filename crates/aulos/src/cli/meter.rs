@@ -1,22 +1,16 @@
 //! `aulos meter`: the loudness of a source while it plays.
 
 mod output;
-#[cfg(feature = "tui")]
-mod screen;
-#[cfg(feature = "tui")]
-mod terminal;
-
-use std::io;
 
 use aulos_config::SourceConfig;
 use aulos_engine::loudness::Loudness;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
-use super::output::{ColorMode, is_stdout_open};
+use super::output::is_stdout_open;
 use super::signals::Signals;
 use super::source::{self, OpenSource};
-use super::source_reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
+use super::source_reader::{ReaderEvent, ReaderHandle, thread_panicked};
 use output::{MeterOutput, MeterResult};
 
 #[derive(Debug, Args)]
@@ -45,11 +39,10 @@ Examples:
   ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos meter -
   aulos meter pulse://
 
-Keys on the screen: q quit, r reset, p pause or resume, e scale (LUFS, EBU +9,
-EBU +18). Values that do not exist, as the loudness of silence, are null in
-JSON and a dash in text.";
+Values that do not exist, as the loudness of silence, are null in JSON and a
+dash in text.";
 
-pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exit, Failure> {
+pub(super) fn run(args: &MeterArgs, quiet: bool) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
     if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
         let message = "--no-pace needs a file source without `repeat`: other sources have a pace \
@@ -70,7 +63,7 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exi
         }
         let mut meter =
             ReaderHandle::start("aulos-meter", opened, !args.no_pace, args.dual_mono, None)?;
-        let ended = show(args, uri, color, &mut meter, &mut signals).await;
+        let ended = print(args.json, &mut meter, &mut signals).await;
         meter.end().await;
         let ended = ended?;
         if !ended.pipe_closed {
@@ -78,32 +71,6 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exi
         }
         ended.result.map(|()| Exit::Ok)
     })
-}
-
-#[cfg(feature = "tui")]
-async fn show(
-    args: &MeterArgs,
-    uri: &str,
-    color: ColorMode,
-    meter: &mut ReaderHandle,
-    signals: &mut Signals,
-) -> Result<MeterResult, Failure> {
-    use std::io::IsTerminal;
-    if !args.json && io::stdout().is_terminal() {
-        return terminal::run(uri, color.colors(true), meter, signals).await;
-    }
-    print(args.json, meter, signals).await
-}
-
-#[cfg(not(feature = "tui"))]
-async fn show(
-    args: &MeterArgs,
-    _uri: &str,
-    _color: ColorMode,
-    meter: &mut ReaderHandle,
-    signals: &mut Signals,
-) -> Result<MeterResult, Failure> {
-    print(args.json, meter, signals).await
 }
 
 async fn print(
@@ -117,7 +84,7 @@ async fn print(
         let event = tokio::select! {
             event = meter.events.recv() => event,
             () = signals.wait() => {
-                meter.send(ReaderCommand::Quit);
+                meter.quit();
                 continue;
             }
         };
@@ -128,7 +95,7 @@ async fn print(
                 }
                 last = loudness;
             }
-            Some(ReaderEvent::Format(..) | ReaderEvent::Waiting) => {}
+            Some(ReaderEvent::Waiting) => {}
             Some(ReaderEvent::Ended(loudness, result)) => {
                 // After hours, integrated loudness and range lag behind in the regular lines; the
                 // last line is exact. A closed pipe makes no difference here.

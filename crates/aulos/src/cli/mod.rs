@@ -7,8 +7,6 @@ mod config_args;
 mod console;
 mod figures;
 mod history;
-#[cfg(feature = "tui")]
-mod keys;
 mod log;
 mod meter;
 mod normalize;
@@ -120,9 +118,9 @@ Examples:
     /// Measure the loudness of a source while it plays
     ///
     /// Shows momentary (M), short-term (S) and integrated (I) loudness, loudness range (LRA) and true
-    /// peak as defined by ITU-R BS.1770-4 and EBU R 128: on a terminal as a screen, with --json as
-    /// ten JSON lines per second, otherwise as one text line per second. Ends with a summary when the
-    /// source ends or on Ctrl-C; a FIFO or a listening port waits for the next sender instead.
+    /// peak as defined by ITU-R BS.1770-4 and EBU R 128: as one text line per second, with --json as
+    /// ten JSON lines per second. Ends with a summary when the source ends or on Ctrl-C; a FIFO or a
+    /// listening port waits for the next sender instead.
     #[command(after_help = meter::EXAMPLES)]
     Meter(meter::MeterArgs),
     /// Record a source into files
@@ -335,7 +333,7 @@ fn run(cli: Cli, handler: Option<HangupHandler>) -> Result<Exit, Failure> {
         Command::Config(args) => config::run(&args),
         Command::Scan(args) => scan::run(&args, cli.output.quiet),
         Command::Normalize(args) => normalize::run(&args, cli.output.quiet),
-        Command::Meter(args) => meter::run(&args, cli.output.quiet, cli.output.color),
+        Command::Meter(args) => meter::run(&args, cli.output.quiet),
         Command::Record(args) => record::run(&args, cli.output.quiet, cli.output.color),
         Command::Play(args) => play::run(args, cli.output.quiet),
         Command::Relay(args) => relay::run(&args, cli.output.quiet, cli.output.color),

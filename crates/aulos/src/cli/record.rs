@@ -22,7 +22,7 @@ pub(super) use args::RecordArgs;
 use super::output::ColorMode;
 use super::signals::Signals;
 use super::source::{self, OpenSource};
-use super::source_reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
+use super::source_reader::{ReaderEvent, ReaderHandle, thread_panicked};
 use output::RecordOutput;
 use recorder::FileRecorder;
 
@@ -108,13 +108,13 @@ async fn watch(
                 Some(ReaderEvent::Waiting) if has_sound => {
                     output.print_message("the source sends nothing; waiting for it");
                 }
-                Some(ReaderEvent::Format(..) | ReaderEvent::Waiting) => {}
+                Some(ReaderEvent::Waiting) => {}
                 Some(ReaderEvent::Ended(_, result)) => return result,
                 None => return Err(thread_panicked()),
             },
             () = signals.wait() => {
                 recorder.stop_waiting();
-                reader.send(ReaderCommand::Quit);
+                reader.quit();
             }
             key = keys.next() => handle_key(recorder, output, key),
             _ = tick.tick() => {}
@@ -129,7 +129,7 @@ async fn watch(
         }
         output.print_progress(&recorder.status(), &loudness);
         if recorder.is_length_reached() {
-            reader.send(ReaderCommand::Quit);
+            reader.quit();
         }
     }
 }

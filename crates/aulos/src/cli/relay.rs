@@ -1,7 +1,6 @@
 //! `aulos relay`: relays RTP until a signal ends it.
 
 mod output;
-mod terminal;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -16,7 +15,6 @@ use super::console::note;
 use super::output::{ColorMode, SideReport, usage_failure};
 use super::signals::Signals;
 use output::TableView;
-use terminal::{Key, Keys, Scroll};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
@@ -209,31 +207,26 @@ async fn watch(
     signals: &mut Signals,
 ) -> Result<SideReport, Failure> {
     let mut report = SideReport::new();
-    let mut screen = StatusScreen::new(args.top, color)?;
+    let screen = StatusScreen::new(args.top, color);
     let mut clock = tokio::time::interval(STATUS_INTERVAL);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    let (mut before, mut latest): (Option<RelaySnapshot>, Option<RelaySnapshot>) = (None, None);
+    let mut before: Option<RelaySnapshot> = None;
     loop {
         tokio::select! {
-            _ = clock.tick() => {
-                if !args.json && !args.top {
-                    relays.maintain();
-                    continue;
-                }
-                before = latest.replace(relays.status());
-            }
+            _ = clock.tick() => {}
             () = signals.wait() => return Ok(report),
-            key = screen.key() => match key {
-                Key::Quit => return Ok(report),
-                Key::Scroll(scroll) => screen.scroll(scroll),
-            },
         }
-        let Some(status) = &latest else { continue };
+        if !args.json && !args.top {
+            relays.maintain();
+            continue;
+        }
+        let status = relays.status();
         if args.json {
             report.print(&format!("{}\n", status.json(false)));
         } else {
-            report.print_with(|| screen.show(status, before.as_ref()));
+            report.print_with(|| screen.show(&status, before.as_ref()));
         }
+        before = Some(status);
     }
 }
 
@@ -241,52 +234,23 @@ async fn watch(
 struct StatusScreen {
     redraws: bool,
     colors: bool,
-    /// Without a terminal there are none.
-    keys: Option<Keys>,
-    /// The first stream that is shown.
-    first: usize,
 }
 
 impl StatusScreen {
-    fn new(wanted: bool, color: ColorMode) -> Result<Self, Failure> {
+    fn new(wanted: bool, color: ColorMode) -> Self {
         let terminal = io::stdout().is_terminal();
-        let redraws = wanted && terminal;
-        let keys = if redraws { Keys::open()? } else { None };
-        let screen = Self { redraws, colors: color.colors(terminal), keys, first: 0 };
-        if redraws {
+        let screen = Self { redraws: wanted && terminal, colors: color.colors(terminal) };
+        if screen.redraws {
             // Switches to the alternate screen and hides the cursor.
             screen.write("\x1b[?1049h\x1b[?25l").ok();
         }
-        Ok(screen)
+        screen
     }
 
-    /// The next key; never without keys.
-    async fn key(&mut self) -> Key {
-        match &mut self.keys {
-            Some(Keys(keys)) => match keys.recv().await {
-                Some(key) => key,
-                None => std::future::pending().await,
-            },
-            None => std::future::pending().await,
-        }
-    }
-
-    fn scroll(&mut self, scroll: Scroll) {
-        // Totals, head and keys stay.
-        self.first = scroll.apply_to(self.first, output::size().1.saturating_sub(8).max(1));
-    }
-
-    fn show(&mut self, status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> io::Result<()> {
+    fn show(&self, status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> io::Result<()> {
         let (width, height) = if self.redraws { output::size() } else { (120, usize::MAX) };
-        let mut view = TableView {
-            width,
-            height,
-            colors: self.colors,
-            first: self.first,
-            has_keys: self.keys.is_some(),
-        };
-        let table = output::table(status, before, &mut view);
-        self.first = view.first;
+        let table =
+            output::table(status, before, &TableView { width, height, colors: self.colors });
         if self.redraws {
             // Clears each line to its end, and everything below the last one.
             let lines = table.trim_end().replace('\n', "\x1b[K\r\n");
@@ -304,7 +268,6 @@ impl StatusScreen {
 impl Drop for StatusScreen {
     fn drop(&mut self) {
         if self.redraws {
-            self.keys = None;
             self.write("\x1b[?25h\x1b[?1049l").ok();
         }
     }

@@ -1,9 +1,10 @@
 //! The thread that reads a source at the source's pace and measures it.
 //!
 //! A station would bring reactors, workers and a clock; a meter or a recorder has one source and no
-//! deadline, so a single thread drives the feeder and the decoder. Commands arrive through the
-//! channel on which the thread sleeps.
+//! deadline, so a single thread drives the feeder and the decoder. It sleeps on a channel that is
+//! closed to end it.
 
+use std::convert::Infallible;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,27 +22,12 @@ use super::source::{OpenSource, ReadResult};
 /// Events of the thread.
 #[derive(Debug)]
 pub(super) enum ReaderEvent {
-    /// The format of the following blocks.
-    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the screen shows it"))]
-    Format(SampleRate, ChannelLayout),
     /// A new reading, every 100 ms of audio.
     Reading(Loudness),
     /// The source sends nothing at the moment.
     Waiting,
     /// The thread has ended; with the final reading.
     Ended(Loudness, Result<(), Failure>),
-}
-
-/// Commands to the thread.
-#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only keys give all of it"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReaderCommand {
-    /// Reset the measurement.
-    Reset,
-    /// Pause the measurement, or resume it.
-    Pause(bool),
-    /// End the thread.
-    Quit,
 }
 
 /// What a sink gets.
@@ -63,7 +49,8 @@ pub(super) type BlockSink = Box<dyn FnMut(SinkInput<'_>) -> Result<(), Failure> 
 /// Handle to the thread.
 pub(super) struct ReaderHandle {
     pub(super) events: mpsc::Receiver<ReaderEvent>,
-    commands: UnboundedSender<ReaderCommand>,
+    /// Dropped to end the thread.
+    running: Option<UnboundedSender<Infallible>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -77,26 +64,26 @@ impl ReaderHandle {
         sink: Option<BlockSink>,
     ) -> Result<Self, Failure> {
         let (event_sender, events) = mpsc::channel(EVENT_QUEUE);
-        let (commands, mut command_receiver) = unbounded();
+        let (running, mut quit) = unbounded();
         let thread = std::thread::Builder::new()
             .name(name.into())
             .spawn(move || {
-                read(source, (paced, dual_mono), sink, &mut command_receiver, &event_sender);
+                read(source, (paced, dual_mono), sink, &mut quit, &event_sender);
             })
             .map_err(|error| {
                 Failure::new(Exit::Internal, format!("cannot start a thread: {error}"))
             })?;
-        Ok(Self { events, commands, thread: Some(thread) })
+        Ok(Self { events, running: Some(running), thread: Some(thread) })
     }
 
-    pub(super) fn send(&self, command: ReaderCommand) {
-        // If the thread has ended, its last event has the reason.
-        let _ = self.commands.send(command);
+    /// Makes the thread end; its last event is still received.
+    pub(super) fn quit(&mut self) {
+        self.running = None;
     }
 
     /// Ends the thread and closes the source, so that a child process ends before this one.
     pub(super) async fn end(&mut self) {
-        self.send(ReaderCommand::Quit);
+        self.quit();
         self.events.close();
         let drained = async { while self.events.recv().await.is_some() {} };
         let ended = tokio::time::timeout(JOIN_TIMEOUT, drained).await.is_ok();
@@ -107,12 +94,12 @@ impl ReaderHandle {
     }
 }
 
-/// Reads until the source ends or a command stops it.
+/// Reads until the source ends or the handle asks for the end.
 fn read(
     mut source: OpenSource,
     (paced, dual_mono): (bool, bool),
     sink: Option<BlockSink>,
-    commands: &mut Receiver<ReaderCommand>,
+    quit: &mut Receiver<Infallible>,
     events: &Sender<ReaderEvent>,
 ) {
     let mut reader = SourceReader {
@@ -123,7 +110,7 @@ fn read(
         due: Instant::ZERO,
         waiting: false,
         sink,
-        commands,
+        quit,
         events,
     };
     let result = match reader.run(&mut source) {
@@ -152,7 +139,7 @@ struct SourceReader<'a> {
     due: Instant,
     waiting: bool,
     sink: Option<BlockSink>,
-    commands: &'a mut Receiver<ReaderCommand>,
+    quit: &'a mut Receiver<Infallible>,
     events: &'a Sender<ReaderEvent>,
 }
 
@@ -212,7 +199,6 @@ impl SourceReader<'_> {
             if let Some(meter) = &mut self.meter {
                 meter.set_format(rate, layout);
             }
-            self.send(ReaderEvent::Format(rate, layout))?;
         }
         let make = if self.dual_mono { LoudnessMeter::dual_mono } else { LoudnessMeter::new };
         let mut meter = self.meter.take().unwrap_or_else(|| make(rate, layout, HISTORY));
@@ -227,26 +213,11 @@ impl SourceReader<'_> {
         Ok(())
     }
 
-    /// Waits, and executes commands meanwhile.
     fn sleep(&mut self, pause: Span) -> Result<(), StopReason> {
-        let pause = Duration::from(pause);
-        match self.commands.recv_timeout(pause) {
-            Ok(ReaderCommand::Quit) | Err(TryRecvError::Closed) => Err(StopReason::Quit),
-            Ok(ReaderCommand::Reset) => {
-                if let Some(meter) = &mut self.meter {
-                    meter.reset();
-                    let loudness = meter.loudness();
-                    self.send(ReaderEvent::Reading(loudness))?;
-                }
-                Ok(())
-            }
-            Ok(ReaderCommand::Pause(paused)) => {
-                if let Some(meter) = &mut self.meter {
-                    meter.pause(paused);
-                }
-                Ok(())
-            }
+        match self.quit.recv_timeout(Duration::from(pause)) {
             Err(TryRecvError::Empty) => Ok(()),
+            Err(TryRecvError::Closed) => Err(StopReason::Quit),
+            Ok(never) => match never {},
         }
     }
 

@@ -235,43 +235,6 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// On a terminal there is a screen, and afterwards the terminal is as it was.
-#[test]
-#[cfg(feature = "tui")]
-fn on_a_terminal_the_screen_stays_until_a_key_is_pressed() {
-    let program = env!("CARGO_BIN_EXE_aulos");
-    let command = format!("stty cols 80 rows 24 && '{program}' meter demo:// && stty -a");
-    let mut child = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .env("TERM", "xterm-256color")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("this test needs script: install it (apt-get install bsdutils)");
-    let mut out = child.stdout.take().unwrap();
-    let mut shown = Vec::new();
-    let mut block = [0; 4_096];
-    let has = |shown: &[u8], text: &str| String::from_utf8_lossy(shown).contains(text);
-    // The shape is there before the first reading is; what follows draws some of those.
-    let mut enough = None;
-    while enough.is_none_or(|enough| shown.len() < enough) {
-        let count = out.read(&mut block).unwrap();
-        assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&shown));
-        shown.extend_from_slice(&block[..count]);
-        if enough.is_none() && has(&shown, "48000 Hz, 2 channels") {
-            enough = Some(shown.len() + 2_000);
-        }
-    }
-    child.stdin.as_mut().unwrap().write_all(b"q").unwrap();
-    out.read_to_end(&mut shown).unwrap();
-    assert!(child.wait().unwrap().success());
-    let text = String::from_utf8_lossy(&shown);
-    let (_, after) = text.split_once("\x1b[?1049l").expect("it leaves the screen");
-    assert!(text.contains("\x1b[?1049h") && text.contains("q quit"), "{text}");
-    assert!(after.contains("demo://  00:00:0") && after.contains("maximum momentary"), "{after}");
-    assert!(after.contains(" icanon") && after.contains(" echo "), "{after}");
-}
-
 /// What is a file format, or needs another transport, is named; a stream of it would never play.
 #[test]
 fn a_stream_that_cannot_be_decoded_ends_with_the_reason() {

@@ -125,7 +125,7 @@ impl Encoder for OpusPacketEncoder {
             Effort::Least => 0,
         };
         // A library that panicked here is replaced by one as configured.
-        drop(self.library.call_again(|encoder| encoder.set_complexity(complexity)));
+        let _ = self.library.call_again(|encoder| encoder.set_complexity(complexity));
     }
 
     fn panics(&self) -> u64 {

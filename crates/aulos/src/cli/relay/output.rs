@@ -13,19 +13,15 @@ pub(super) struct TableView {
     /// In lines.
     pub(super) height: usize,
     pub(super) colors: bool,
-    /// The first stream; set back to the last page if there are fewer.
-    pub(super) first: usize,
-    /// Whether the last line shows the keys.
-    pub(super) has_keys: bool,
 }
 
 /// The streams that fit, those with problems first.
 pub(super) fn table(
     status: &RelaySnapshot,
     before: Option<&RelaySnapshot>,
-    view: &mut TableView,
+    view: &TableView,
 ) -> String {
-    let TableView { width, height, colors, has_keys, .. } = *view;
+    let TableView { width, height, colors } = *view;
     let mut text = String::new();
     for total in &status.relays {
         let earlier = before.and_then(|before| {
@@ -65,23 +61,14 @@ pub(super) fn table(
         core::cmp::Reverse(counts.lost + counts.late + counts.dropped.all())
     });
     let room = height.saturating_sub(text.lines().count() + 1);
-    view.first = view.first.min(rows.len().saturating_sub(room));
-    let shown = rows.iter().skip(view.first).take(room);
-    let end = view.first + shown.len();
-    for row in shown {
+    for row in rows.iter().take(room) {
         push(&mut text, &line(row, earlier.get(&row.report.sent_ssrc).copied()), width);
     }
-    if has_keys {
-        let range = format!("streams {}-{end} of {}", (view.first + 1).min(end), rows.len());
-        push(&mut text, &format!("{KEYS}  {range}"), width);
-    } else if rows.len() > end {
-        push(&mut text, &format!("... and {} more", rows.len() - end), width);
+    if rows.len() > room {
+        push(&mut text, &format!("... and {} more", rows.len() - room), width);
     }
     text
 }
-
-/// The keys of the table on a terminal.
-const KEYS: &str = "q quit  up/down, PgUp/PgDn, Home/End scroll";
 
 fn line(row: &StreamStatus, before: Option<&StreamStatus>) -> String {
     let report = &row.report;
