@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use aulos_core::Span;
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
-use aulos_session::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, RtpPayloadFormat};
+use aulos_session::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig};
+use aulos_session::rtp::RtpPayloadFormat;
 use serde_json::Value as Json;
 
 use crate::keys::{ConfigRead, Context, ValueKind, keys, table_of};
@@ -112,10 +113,12 @@ impl RelaySettings {
     #[must_use]
     pub fn stream_config(&self) -> RelayStreamConfig {
         let mut config = RelayStreamConfig::new(self.from, self.to);
-        (config.reorder_delay, config.idle_timeout, config.symmetric) =
-            (self.hold, self.idle, self.symmetric);
+        config.receive.reorder_delay = self.hold;
+        (config.idle_timeout, config.symmetric) = (self.idle, self.symmetric);
         config.takeover = self.takeover;
-        (config.dtmf, config.red_in, config.red_out) = (self.dtmf, self.red_from, self.red_to);
+        (config.receive.dtmf_type, config.dtmf_to) =
+            (self.dtmf.map(|types| types.from), self.dtmf.map(|types| types.to));
+        (config.receive.red_type, config.red_out) = (self.red_from, self.red_to);
         (config.redundant, config.opus_fec) = (self.also.is_some(), self.opus_fec);
         (config.opus_bitrate, config.opus_complexity) = (self.opus_bitrate, self.opus_complexity);
         config

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use aulos_core::Codec;
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::{Encoding, RtpCodec};
-use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::RtpPayloadFormat;
 
 use crate::keys::keys;
 use crate::limits::{

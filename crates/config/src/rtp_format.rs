@@ -2,7 +2,7 @@
 
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::{Encoding, RtpCodec};
-use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::RtpPayloadFormat;
 
 use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
 use crate::tree::Node;

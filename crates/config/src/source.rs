@@ -9,8 +9,8 @@ use aulos_io::SourcePath;
 use aulos_io::feed::FifoMode;
 use aulos_proto::http::HttpUrl;
 use aulos_proto::titles::TitleCharset;
-use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::PlayoutDelay;
+use aulos_session::rtp::RtpPayloadFormat;
 
 use crate::cluster::NatsServer;
 use crate::names::Endpoint;

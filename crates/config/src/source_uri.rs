@@ -11,7 +11,7 @@ use aulos_proto::http::HttpUrl;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_proto::snap::wire::MAX_ID;
 use aulos_proto::titles::TitleCharset;
-use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::RtpPayloadFormat;
 use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
 use crate::cluster::{NATS_PORT, NatsServer, check_build};

@@ -20,7 +20,7 @@ use aulos_proto::rtp::rtcp::NtpTime;
 use aulos_proto::rtp::{self, Encoding};
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
-use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::RtpPayloadFormat;
 use aulos_session::rtp::{
     RtpInput, RtpInputConfig, RtpInputSink, RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession,
 };

@@ -307,7 +307,7 @@ fn relay_json(total: &RelayStatus) -> Value {
 }
 
 /// In the notation of the configuration.
-pub fn encoding_name(media: &aulos_session::relay::RtpPayloadFormat) -> String {
+pub fn encoding_name(media: &aulos_session::rtp::RtpPayloadFormat) -> String {
     let of = media.encoding;
     let mut text = of.codec.name().to_ascii_lowercase();
     if matches!(of.codec, aulos_proto::rtp::RtpCodec::L16 | aulos_proto::rtp::RtpCodec::L24) {

@@ -3,48 +3,9 @@
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::rtcp::NtpTime;
-use aulos_proto::rtp::{Encoding, RtpCodec};
 
-/// The format of a stream on one side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RtpPayloadFormat {
-    /// The encoding of its payloads.
-    pub encoding: Encoding,
-    /// The payload type, 0 to 127. Without one it is that of RFC 3551; for other encodings any
-    /// dynamic type is accepted and [`RtpPayloadFormat::DYNAMIC_TYPE`] is sent.
-    pub payload_type: Option<u8>,
-}
-
-impl RtpPayloadFormat {
-    /// The payload type that is sent for an encoding without a static one.
-    pub const DYNAMIC_TYPE: u8 = *DYNAMIC_TYPES.start();
-
-    /// An encoding with its default payload type.
-    #[must_use]
-    pub const fn new(encoding: Encoding) -> Self {
-        Self { encoding, payload_type: None }
-    }
-
-    /// The payload type that is sent.
-    #[must_use]
-    pub fn outgoing_payload_type(&self) -> u8 {
-        self.expected_payload_type().unwrap_or(Self::DYNAMIC_TYPE)
-    }
-
-    /// The payload type that is accepted; `None` for any dynamic one.
-    pub(crate) fn expected_payload_type(&self) -> Option<u8> {
-        self.payload_type.or_else(|| self.encoding.static_type())
-    }
-
-    pub(crate) fn accepts(&self, payload_type: u8) -> bool {
-        match self.expected_payload_type() {
-            Some(wanted) => payload_type == wanted,
-            None => DYNAMIC_TYPES.contains(&payload_type),
-        }
-    }
-}
+use crate::rtp::{RtpPayloadFormat, RtpReceiveConfig};
 
 /// The payload types of telephone events (RFC 4733) on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,21 +31,17 @@ pub struct RedConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RelayStreamConfig {
-    /// The incoming format.
-    pub from: RtpPayloadFormat,
+    /// The incoming packets.
+    pub receive: RtpReceiveConfig,
     /// The outgoing format.
     pub to: RtpPayloadFormat,
-    /// The payload types of telephone events; without them they count as unknown payload types.
-    pub dtmf: Option<DtmfPayloadTypes>,
-    /// The payload type of incoming RED; missing packets are recovered from it.
-    pub red_in: Option<u8>,
+    /// The outgoing payload type of telephone events.
+    pub dtmf_to: Option<u8>,
     /// Sends RED.
     pub red_out: Option<RedConfig>,
     /// Whether the stream arrives over two networks ([`Packet::is_second`](crate::datagram::Packet::is_second)).
     /// The first of each pair of packets is used.
     pub redundant: bool,
-    /// How long a packet waits for an earlier one, 0 to 1 s.
-    pub reorder_delay: Span,
     /// A stream ends after a silence of this length.
     pub idle_timeout: Span,
     /// An active sender is replaced by one at another address only after a silence of this length.
@@ -110,13 +67,11 @@ impl RelayStreamConfig {
     #[must_use]
     pub fn new(from: RtpPayloadFormat, to: RtpPayloadFormat) -> Self {
         Self {
-            from,
+            receive: RtpReceiveConfig::new(from, Span::from_millis(60)),
             to,
-            dtmf: None,
-            red_in: None,
+            dtmf_to: None,
             red_out: None,
             redundant: false,
-            reorder_delay: Span::from_millis(60),
             idle_timeout: Span::from_secs(30),
             takeover: TAKEOVER,
             symmetric: false,
@@ -127,28 +82,9 @@ impl RelayStreamConfig {
             opus_fec: false,
         }
     }
-
-    /// The most packets that are held: those of a fifth of a second, or of the reorder delay if
-    /// that is longer.
-    pub(super) fn slots(&self) -> usize {
-        let shortest = match self.from.encoding.codec {
-            // AES67 allows packets of 125 us; one millisecond is usual.
-            RtpCodec::L16 | RtpCodec::L24 => Span::from_millis(1),
-            _ => Span::from_millis(10),
-        };
-        let span = self.reorder_delay.max(MIN_HELD);
-        usize::try_from(span.as_nanos() / shortest.as_nanos()).unwrap_or(MAX_SLOTS).min(MAX_SLOTS)
-    }
 }
-
-/// The longest reorder delay.
-pub const MAX_REORDER_DELAY: Span = Span::from_secs(1);
 
 /// The default silence after which another address may take over a stream: longer than the pause
 /// between two comfort noise packets, and short enough for a call that has moved to another
 /// machine.
 pub const TAKEOVER: Span = Span::from_secs(2);
-
-const MIN_HELD: Span = Span::from_millis(160);
-
-const MAX_SLOTS: usize = 1_024;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span};
 use aulos_proto::rtp::rtcp::ReportBlock;
 use aulos_proto::rtp::rtcp_session::RtcpSession;
-use aulos_proto::rtp::{HEADER_LEN, RtpHeader, sequence};
+use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpHeader, sequence};
 
 use super::RelayPlan;
-use super::ingress::{IngressOutput, ReadyPacket, RtpIngress};
-use super::payload::{COMFORT_HZ, COMFORT_NOISE, PayloadKind, write_event};
 use super::red::RedEncoder;
 use super::transcode::Transcoder;
 use crate::datagram::{Outbox, Route};
+use crate::rtp::receive::ingress::{IngressOutput, ReadyPacket, RtpIngress};
+use crate::rtp::receive::payload::{COMFORT_HZ, COMFORT_NOISE, PayloadKind};
 
 /// The sending side.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl RtpEgress {
             self.reset();
         }
         let config = &self.plan.config;
-        let (from, to) = (config.from.encoding, config.to.encoding);
+        let (from, to) = (config.receive.media.encoding, config.to.encoding);
         let mut head = PacketHead {
             sequence: ready.sequence,
             timestamp: ready.timestamp,
@@ -109,7 +109,7 @@ impl RtpEgress {
         match ready.kind {
             PayloadKind::TelephoneEvent => {
                 self.dtmf += 1;
-                head.payload_type = config.dtmf.map_or(head.payload_type, |events| events.to);
+                head.payload_type = config.dtmf_to.unwrap_or(head.payload_type);
                 let write =
                     |room: &mut [u8]| write_event(from, to, payload, room).then_some(payload.len());
                 self.send_packet(now, &head, payload.len(), out, write);
@@ -239,7 +239,7 @@ impl RtpEgress {
     /// Converts a timestamp to the receiver's clock rate.
     fn scale_timestamp(&self, timestamp: u64) -> u64 {
         let config = &self.plan.config;
-        let (from, to) = (config.from.encoding.clock_rate, config.to.encoding.clock_rate);
+        let (from, to) = (config.receive.media.encoding.clock_rate, config.to.encoding.clock_rate);
         if from == to {
             return timestamp;
         }
@@ -260,4 +260,16 @@ struct PacketHead {
     timestamp: u64,
     marker: bool,
     payload_type: u8,
+}
+
+/// Writes a telephone event for a receiver with another clock rate.
+fn write_event(from: Encoding, to: Encoding, payload: &[u8], out: &mut [u8]) -> bool {
+    let Some(out) = out.get_mut(..payload.len()) else { return false };
+    out.copy_from_slice(payload);
+    if let ([_, _, high, low, ..], true) = (out, from.clock_rate != to.clock_rate) {
+        let ticks = u64::from(u16::from_be_bytes([*high, *low]));
+        let ticks = ticks * u64::from(to.clock_rate) / u64::from(from.clock_rate.max(1));
+        [*high, *low] = u16::try_from(ticks).unwrap_or(u16::MAX).to_be_bytes();
+    }
+    true
 }

@@ -14,19 +14,14 @@
 
 mod config;
 mod egress;
-pub(crate) mod ingress;
 mod latch;
-pub(crate) mod payload;
 mod red;
-pub(crate) mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod transcode;
 
-pub use config::{
-    DtmfPayloadTypes, MAX_REORDER_DELAY, RedConfig, RelayStreamConfig, RtpPayloadFormat, TAKEOVER,
-};
+pub use config::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, TAKEOVER};
 pub use red::MAX_RED_DISTANCE;
 pub use stream::{RelayCounts, RelayReport, RelayStream, RelayStreamLabel};
 pub use transcode::TranscodeError;

@@ -13,10 +13,10 @@ use aulos_proto::rtp::{self, RtpErrorCounts};
 
 use super::RelayPlan;
 use super::egress::RtpEgress;
-use super::ingress::RtpIngress;
 use super::latch::{Latch, PacketOrigin, Verdict};
-use super::payload::{IgnoreReason, IncomingPacket};
 use crate::datagram::{Machine, Outbox, Packet, Packets, Route, StreamKey};
+use crate::rtp::receive::ingress::RtpIngress;
+use crate::rtp::receive::payload::{IgnoreReason, IncomingPacket};
 
 /// The counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl RelayStream {
 
     /// Parses a packet; `None` if it is of no use.
     fn parse<'a>(&mut self, packet: &rtp::RtpPacket<'a>) -> Option<IncomingPacket<'a>> {
-        match self.plan.config.parse(packet) {
+        match self.plan.config.receive.parse(packet) {
             Ok(incoming) => return Some(incoming),
             Err(IgnoreReason::UnknownPayloadType) => {
                 self.other_types += 1;
@@ -228,7 +228,7 @@ impl RelayStream {
         out: &mut Outbox<'_>,
     ) {
         let config = &self.plan.config;
-        let clock_rate = config.from.encoding.clock_rate;
+        let clock_rate = config.receive.media.encoding.clock_rate;
         if config.redundant {
             let path = if sender.path == 0 { Way::A } else { Way::B };
             let legs = self.legs.get_or_insert_default();
@@ -240,9 +240,9 @@ impl RelayStream {
             }
         }
         let fresh = self.ingress.is_none();
-        let ingress = self
-            .ingress
-            .get_or_insert_with(|| Box::new(RtpIngress::new(config, sender.ssrc, received)));
+        let ingress = self.ingress.get_or_insert_with(|| {
+            Box::new(RtpIngress::new(&config.receive, sender.ssrc, received))
+        });
         ingress.receive(packet, received);
         let proven = ingress.receiver().is_valid();
         if proven {

@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::datagram::Machine as _;
 use crate::datagram::testing::{SentDatagrams, deliver, finish, tick};
+use crate::rtp::RtpPayloadFormat;
 
 const SENDER: &str = "192.0.2.1:5004";
 const INTRUDER: &str = "198.51.100.9:5004";
@@ -98,7 +99,7 @@ impl RelayFixture {
     }
 
     fn payload_type(&self) -> u8 {
-        self.relay.config().from.outgoing_payload_type()
+        self.relay.config().receive.media.outgoing_payload_type()
     }
 
     fn finish(&mut self) {
@@ -490,8 +491,8 @@ proptest! {
     fn no_datagram_makes_it_panic(datagrams in prop::collection::vec(
         prop::collection::vec(any::<u8>(), 0..64), 1..50)) {
         let mut config = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(OPUS));
-        config.dtmf = Some(DtmfPayloadTypes { from: 101, to: 101 });
-        config.red_in = Some(112);
+        (config.receive.dtmf_type, config.dtmf_to) = (Some(101), Some(101));
+        config.receive.red_type = Some(112);
         config.red_out = Some(RedConfig { payload_type: 113, distance: 2 });
         (config.redundant, config.opus_fec) = (true, true);
         let mut fixture = RelayFixture::with_config(config);

@@ -50,7 +50,7 @@ pub(super) enum Transcoder {
 
 impl Transcoder {
     pub(super) fn new(config: &RelayStreamConfig) -> Result<Self, TranscodeError> {
-        let (from, to) = (config.from.encoding, config.to.encoding);
+        let (from, to) = (config.receive.media.encoding, config.to.encoding);
         if from == to {
             return Ok(Self::Passthrough);
         }
@@ -220,7 +220,7 @@ enum Encoder {
 
 impl SampleTranscoder {
     fn new(config: &RelayStreamConfig) -> Result<Self, TranscodeError> {
-        let (from, to) = (config.from.encoding, config.to.encoding);
+        let (from, to) = (config.receive.media.encoding, config.to.encoding);
         let (cannot_decode, cannot_encode) =
             (TranscodeError::UnsupportedInput(from), TranscodeError::UnsupportedOutput(to));
         let source_rate =
@@ -310,7 +310,8 @@ impl SampleTranscoder {
 
     fn noise(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
         // Its spectrum is that of 8 kHz audio.
-        self.noise.set_parameters(payload, self.source.0 == super::payload::COMFORT_HZ);
+        self.noise
+            .set_parameters(payload, self.source.0 == crate::rtp::receive::payload::COMFORT_HZ);
         let (frames, channels) = (self.frames, self.source.1);
         self.decoded.resize(frames * channels, 0.0);
         let (mono, _) = self.decoded.split_at_mut(frames);

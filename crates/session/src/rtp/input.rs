@@ -21,9 +21,9 @@ pub use config::{MAX_PLAYOUT_DELAY, PlayoutDelay, RtpInputConfig};
 pub use packet_decoder::UnsupportedEncoding;
 pub use status::{RtpInputCounts, RtpInputStatus, UnexpectedPayloadType};
 
-use crate::relay::RelayStreamConfig;
-use crate::relay::ingress::{IngressOutput, RtpIngress};
-use crate::relay::payload::{IgnoreReason, PayloadKind};
+use super::receive::RtpReceiveConfig;
+use super::receive::ingress::{IngressOutput, RtpIngress};
+use super::receive::payload::{IgnoreReason, PayloadKind};
 use packet_decoder::PacketDecoder;
 use successor::SuccessorQueue;
 
@@ -74,7 +74,7 @@ impl RtpInputSink {
 /// [`RtpInput::poll_timeout`] says so.
 pub struct RtpInput {
     config: RtpInputConfig,
-    ingress_config: RelayStreamConfig,
+    receive_config: RtpReceiveConfig,
     ingress: Option<Box<RtpIngress>>,
     from: Option<SocketAddr>,
     /// When the sender sent a BYE.
@@ -105,18 +105,17 @@ impl RtpInput {
         now: Instant,
     ) -> Result<Self, UnsupportedEncoding> {
         let RtpInputSink { pool, items, state, standby } = sink;
-        let mut ingress_config = RelayStreamConfig::new(config.media, config.media);
-        ingress_config.reorder_delay = config.max_wait;
-        ingress_config.red_in = config.red_payload_type;
+        let mut receive_config = RtpReceiveConfig::new(config.media, config.max_wait);
+        receive_config.red_type = config.red_payload_type;
         if let Some(delay) = config.delay {
             // With a sender that sends in bursts, packets of twice the delay are waiting.
             let most = delay.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
-            ingress_config.reorder_delay = most + most;
+            receive_config.reorder_delay = most + most;
         }
         let sound = PacketDecoder::new(&config, pool, items)?;
         Ok(Self {
             config,
-            ingress_config,
+            receive_config,
             ingress: None,
             from: None,
             bye_at: None,
@@ -153,7 +152,7 @@ impl RtpInput {
             Ok(packet) => packet,
             Err(why) => return self.refused.count(why),
         };
-        let incoming = match self.ingress_config.parse(&packet) {
+        let incoming = match self.receive_config.parse(&packet) {
             Ok(incoming) if incoming.kind == PayloadKind::Audio => incoming,
             Err(IgnoreReason::InvalidRed) => {
                 self.counts.undecodable += 1;
@@ -176,13 +175,13 @@ impl RtpInput {
         let ssrc = packet.ssrc();
         self.counts.other_senders += self.successor.clear();
         self.unexpected_type = None;
-        let (ingress_config, delay) = (&self.ingress_config, self.config.delay);
+        let (receive_config, delay) = (&self.receive_config, self.config.delay);
         let begin = || {
             let ingress = match delay {
                 Some(delay) => {
-                    RtpIngress::with_playout(ingress_config, delay.resolve(), ssrc, received)
+                    RtpIngress::with_playout(receive_config, delay.resolve(), ssrc, received)
                 }
-                None => RtpIngress::new(ingress_config, ssrc, received),
+                None => RtpIngress::new(receive_config, ssrc, received),
             };
             Box::new(ingress.drop_late_copies())
         };

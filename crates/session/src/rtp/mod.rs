@@ -22,6 +22,7 @@
 
 mod input;
 mod output;
+pub(crate) mod receive;
 mod session;
 
 pub use input::{
@@ -29,4 +30,5 @@ pub use input::{
     RtpInputSink, RtpInputStatus, UnexpectedPayloadType, UnsupportedEncoding,
 };
 pub use output::{OutgoingDatagram, RtpOutput, RtpOutputConfig, RtpOutputStatus, SapAnnouncement};
+pub use receive::{MAX_REORDER_DELAY, RtpPayloadFormat, RtpReceiveConfig};
 pub use session::RtpSession;

@@ -13,7 +13,7 @@ use aulos_io::{SourcePath, SystemClock};
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::sdp;
-use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::RtpPayloadFormat;
 use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpSession};
 
 use super::handles::{RtpSourceHandle, SharedError};

@@ -6,6 +6,7 @@ use aulos_core::Rng;
 
 use super::*;
 use crate::datagram::testing::deliver_to;
+use crate::rtp::RtpPayloadFormat;
 
 const RED: u8 = 112;
 const PACKETS: u64 = 20_000;
@@ -50,7 +51,7 @@ fn red_of(number: u64, distance: u64) -> Vec<u8> {
 fn red_in() -> RelayStreamConfig {
     let mut config =
         RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
-    config.red_in = Some(RED);
+    config.receive.red_type = Some(RED);
     config
 }
 

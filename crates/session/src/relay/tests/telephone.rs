@@ -1,6 +1,7 @@
 //! Telephone events and comfort noise.
 
 use super::*;
+use crate::rtp::RtpPayloadFormat;
 
 const EVENTS: u8 = 101;
 
@@ -26,7 +27,8 @@ fn key(first: u64, ticks: u32) -> Vec<Vec<u8>> {
 /// Audio, a key, and audio.
 fn call(to: Encoding, events: Option<DtmfPayloadTypes>) -> RelayFixture {
     let mut config = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(to));
-    config.dtmf = events;
+    config.receive.dtmf_type = events.map(|types| types.from);
+    config.dtmf_to = events.map(|types| types.to);
     let mut fixture = RelayFixture::with_config(config);
     for number in 0..10 {
         fixture.send(1, number, 160, &[0x55; 160]);
@@ -90,7 +92,7 @@ fn an_unknown_payload_type_is_counted_and_dropped() {
 fn a_key_behind_a_hole_waits_no_longer_than_sound_does() {
     let mut config =
         RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
-    config.dtmf = Some(DtmfPayloadTypes { from: EVENTS, to: EVENTS });
+    (config.receive.dtmf_type, config.dtmf_to) = (Some(EVENTS), Some(EVENTS));
     let mut fixture = RelayFixture::with_config(config);
     for number in 0..500 {
         fixture.send(1, number, 160, &[1; 160]);

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use aulos_core::Span;
 use aulos_proto::rtp::jitter::DelayPolicy;
 
-use crate::relay::RtpPayloadFormat;
+use crate::rtp::RtpPayloadFormat;
 
 /// The configuration of an [`RtpInput`](super::RtpInput).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use aulos_rt::ring::Producer;
 use aulos_rt::{Pool, Pooled};
 
 use super::{RtpInputConfig, RtpInputCounts};
-use crate::relay::ingress::ReadyPacket;
+use crate::rtp::receive::ingress::ReadyPacket;
 
 /// The decoder of one source.
 pub(super) struct PacketDecoder {

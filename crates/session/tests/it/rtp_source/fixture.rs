@@ -18,7 +18,7 @@ use aulos_engine::switch;
 use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, ring};
-use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::RtpPayloadFormat;
 use aulos_session::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputSink};
 use aulos_sim::{DatagramLink, Link, SoundCard};
 

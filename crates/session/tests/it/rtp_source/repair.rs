@@ -7,7 +7,7 @@ use aulos_proto::rtp::payload::opus_fec_ticks;
 use aulos_proto::rtp::red::{self, RedBlock};
 use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
 use aulos_rt::ring::Consumer;
-use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::RtpPayloadFormat;
 use aulos_session::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputCounts, RtpInputSink};
 
 pub(crate) const PCMU: Encoding =

@@ -1,9 +1,9 @@
 //! Classifies payloads: audio, telephone events, or comfort noise.
 
+use aulos_proto::rtp;
 use aulos_proto::rtp::red::RedBlocks;
-use aulos_proto::rtp::{self, Encoding};
 
-use super::RelayStreamConfig;
+use super::RtpReceiveConfig;
 
 /// The kind of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) enum IgnoreReason {
     InvalidRed,
 }
 
-impl RelayStreamConfig {
+impl RtpReceiveConfig {
     /// Classifies a packet and finds its payload.
     ///
     /// # Real-time
@@ -55,7 +55,7 @@ impl RelayStreamConfig {
             red: None,
         };
         let mut payload_type = packet.payload_type();
-        if self.red_in == Some(payload_type) {
+        if self.red_type == Some(payload_type) {
             let blocks =
                 RedBlocks::parse(packet.payload()).map_err(|_| IgnoreReason::InvalidRed)?;
             let own = blocks.primary();
@@ -67,14 +67,14 @@ impl RelayStreamConfig {
     }
 
     fn payload_kind(&self, payload_type: u8) -> Option<PayloadKind> {
-        if self.dtmf.is_some_and(|events| events.from == payload_type) {
+        if self.dtmf_type == Some(payload_type) {
             return Some(PayloadKind::TelephoneEvent);
         }
-        if payload_type == COMFORT_NOISE && self.from.encoding.clock_rate == COMFORT_HZ {
+        if payload_type == COMFORT_NOISE && self.media.encoding.clock_rate == COMFORT_HZ {
             return Some(PayloadKind::ComfortNoise);
         }
-        let is_red = self.red_in == Some(payload_type);
-        (!is_red && self.from.accepts(payload_type)).then_some(PayloadKind::Audio)
+        let is_red = self.red_type == Some(payload_type);
+        (!is_red && self.media.accepts(payload_type)).then_some(PayloadKind::Audio)
     }
 }
 
@@ -85,18 +85,6 @@ pub(crate) fn event_duration(payload: &[u8]) -> u16 {
         [_, _, high, low, ..] => u16::from_be_bytes([high, low]),
         _ => 0,
     }
-}
-
-/// Writes a telephone event for a receiver with another clock rate.
-pub(crate) fn write_event(from: Encoding, to: Encoding, payload: &[u8], out: &mut [u8]) -> bool {
-    let Some(out) = out.get_mut(..payload.len()) else { return false };
-    out.copy_from_slice(payload);
-    if let ([_, _, high, low, ..], true) = (out, from.clock_rate != to.clock_rate) {
-        let ticks = u64::from(u16::from_be_bytes([*high, *low]));
-        let ticks = ticks * u64::from(to.clock_rate) / u64::from(from.clock_rate.max(1));
-        [*high, *low] = u16::try_from(ticks).unwrap_or(u16::MAX).to_be_bytes();
-    }
-    true
 }
 
 /// The payload type of comfort noise, and its only clock rate (RFC 3551, 6).

@@ -1,4 +1,4 @@
-//! The receiving side of a relay: the packets of one source, in order.
+//! The packets of one source, in order.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ use aulos_proto::rtp::red::MAX_BLOCKS;
 use aulos_proto::rtp::sequence::low_16;
 use aulos_proto::rtp::{Encoding, PacketPosition, ReceiveOutcome, Receiver, RtpCodec};
 
-use super::RelayStreamConfig;
 use super::payload::{IncomingPacket, PayloadKind, event_duration};
 use super::store::{PayloadHandle, PayloadStore};
+use super::{MAX_REORDER_DELAY, RtpReceiveConfig};
 
 /// A packet that is due.
 #[derive(Debug)]
@@ -105,33 +105,27 @@ struct ProbationPacket {
 }
 
 impl RtpIngress {
-    pub(crate) fn new(relay_config: &RelayStreamConfig, ssrc: u32, now: Instant) -> Self {
-        let mode = JitterMode::Relay {
-            hold: relay_config.reorder_delay.clamp(Span::ZERO, super::MAX_REORDER_DELAY),
-        };
-        Self::with_mode(relay_config, mode, ssrc, now)
+    pub(crate) fn new(receive: &RtpReceiveConfig, ssrc: u32, now: Instant) -> Self {
+        let mode =
+            JitterMode::Relay { hold: receive.reorder_delay.clamp(Span::ZERO, MAX_REORDER_DELAY) };
+        Self::with_mode(receive, mode, ssrc, now)
     }
 
     /// A source that is played and not forwarded: each packet is due at its playout time, `delay`
     /// later than the fastest packets. `reorder_delay` of the config determines how many packets
     /// fit.
     pub(crate) fn with_playout(
-        relay_config: &RelayStreamConfig,
+        receive: &RtpReceiveConfig,
         delay: DelayPolicy,
         ssrc: u32,
         now: Instant,
     ) -> Self {
-        Self::with_mode(relay_config, JitterMode::Playout(delay), ssrc, now)
+        Self::with_mode(receive, JitterMode::Playout(delay), ssrc, now)
     }
 
-    fn with_mode(
-        relay_config: &RelayStreamConfig,
-        mode: JitterMode,
-        ssrc: u32,
-        now: Instant,
-    ) -> Self {
-        let encoding = relay_config.from.encoding;
-        let slots = relay_config.slots();
+    fn with_mode(receive: &RtpReceiveConfig, mode: JitterMode, ssrc: u32, now: Instant) -> Self {
+        let encoding = receive.media.encoding;
+        let slots = receive.slots();
         let config = JitterConfig { clock_rate: encoding.clock_rate, slots, mode };
         Self {
             encoding,
