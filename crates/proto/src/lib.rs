@@ -6,15 +6,13 @@
 //! visible.
 //!
 //! No input from a peer makes this crate panic, hang or grow without bound; each limit is a named
-//! constant. The property tests and the [`fuzz`] targets check this.
+//! constant. The property tests and the fuzz targets check this.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 mod bytes;
 pub mod flac;
-#[doc(hidden)]
-pub mod fuzz;
 pub mod http;
 pub mod icecast;
 mod json;

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| aulos_proto::fuzz::http(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| aulos_proto_fuzz::http(data));

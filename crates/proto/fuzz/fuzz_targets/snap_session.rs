@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| aulos_proto::fuzz::snap_session(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| aulos_proto_fuzz::snap_session(data));

@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+/// They are a library of their own for cargo-fuzz, which needs a C++ compiler.
+#[allow(unreachable_pub, dead_code, reason = "it is a library of its own")]
+#[path = "../../fuzz/src/lib.rs"]
+mod targets;
+
 use std::path::Path;
 
 use aulos_core::Rng;
-use aulos_proto::fuzz::TARGETS;
+use targets::TARGETS;
 
 /// Enough to reach every branch behind the length checks; one round takes a few microseconds.
 const ROUNDS: usize = 100_000;

@@ -5,15 +5,15 @@ use core::net::{IpAddr, SocketAddr};
 
 use aulos_core::{Instant, Span};
 
-use crate::rtp::dual_path::{DualPathMerger, RedundantPath};
-use crate::rtp::rtcp::CompoundPacket;
-use crate::rtp::rtcp_session::{RtcpConfig, RtcpSession};
-use crate::rtp::{
+use aulos_proto::rtp::dual_path::{DualPathMerger, RedundantPath};
+use aulos_proto::rtp::rtcp::CompoundPacket;
+use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpSession};
+use aulos_proto::rtp::{
     Encoding, HEADER_LEN, Receiver, RtpPacket, SourceLookup, SourceTable, SourceTableConfig,
     is_rtcp, red as redundancy,
 };
-use crate::sap::{Listener, ListenerConfig, SapPacket as Announcement};
-use crate::sdp::{MAX_BYTES, MAX_LINES, SessionDescription};
+use aulos_proto::sap::{Listener, ListenerConfig, SapPacket as Announcement};
+use aulos_proto::sdp::{MAX_BYTES, MAX_LINES, SessionDescription};
 
 /// Length-prefixed datagrams of any number of sources: no read beyond the input, the table stays
 /// bounded, and every packet is counted once.
@@ -35,7 +35,7 @@ pub fn rtp(data: &[u8]) {
         let header = packet.header();
         let encoding = Encoding::from_static_type(header.payload_type);
         black_box(encoding.and_then(|encoding| encoding.ticks(packet.payload())));
-        black_box(crate::rtp::payload::opus_fec_ticks(packet.payload()));
+        black_box(aulos_proto::rtp::payload::opus_fec_ticks(packet.payload()));
         let rate = encoding.map_or(48_000, |encoding| encoding.clock_rate);
         let leg = if header.marker { RedundantPath::A } else { RedundantPath::B };
         black_box(legs.receive(now, leg, header.sequence, header.timestamp, rate));

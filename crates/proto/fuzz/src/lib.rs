@@ -12,33 +12,33 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 
-use crate::http::{self, BodyDecoder, HttpUrl, head_length};
-use crate::icecast::shoutcast::{FirstLine, complete_head};
-use crate::icecast::{
+use aulos_proto::http::{self, BodyDecoder, HttpUrl, head_length};
+use aulos_proto::icecast::shoutcast::{FirstLine, complete_head};
+use aulos_proto::icecast::{
     IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
     StreamMetadata,
 };
-use crate::nats::{
+use aulos_proto::nats::{
     ChunkMessage, ClockReply, ClockRequest, LeaseRecord, NodeStatus, NodeStatusRequest,
     SettingsRecord, StreamRecord,
 };
-use crate::packets::{
+use aulos_proto::packets::{
     FormatHint, MAX_PACKET, PacketFormat, PacketSplitter, SplitterEvent, StreamFormatError,
 };
-use crate::rtp::jitter::{
+use aulos_proto::rtp::jitter::{
     Arrival, DelayPolicy, InsertOutcome, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
     MAX_DELAY,
 };
-use crate::snap::wire::{
+use aulos_proto::snap::wire::{
     ClientMessage, Hello, MAX_MESSAGE, ParsedMessage, ServerMessage, ServerSettings, Transport,
     parse_framed, parse_message,
 };
-use crate::snap::{Client, Session, client, control, session, sync};
-use crate::titles::{
+use aulos_proto::snap::{Client, Session, client, control, session, sync};
+use aulos_proto::titles::{
     AirplayMetadataParser, LibrespotLogParser, MAX_TEXT, PlaybackEvent, TitleCharset, TrackMetadata,
 };
-use crate::uri::Uri;
-use crate::{flac as flac_file, mdns as mdns_search, mp3, ogg, wav, ws};
+use aulos_proto::uri::Uri;
+use aulos_proto::{flac as flac_file, mdns as mdns_search, mp3, ogg, wav, ws};
 
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 
@@ -242,6 +242,7 @@ pub fn snap_control(data: &[u8]) {
             control::IncomingMessage::Single(call) => vec![call],
             control::IncomingMessage::Batch(calls) => calls,
             control::IncomingMessage::Reply(reply) => vec![Err(reply)],
+            other => panic!("a new kind of message: {other:?}"),
         };
         for call in replies {
             let reply = call.map_or_else(Some, |request| request.reply(Ok(true.into())));
@@ -493,6 +494,7 @@ fn run_session<'a>(
                 session::SessionOutput::Event(_) => {}
                 session::SessionOutput::Send(outgoing) => outgoing.write(Instant::ZERO, &mut out),
                 session::SessionOutput::Close(cause) => end = Some(cause),
+                other => panic!("a new kind of output: {other:?}"),
             }
         }
     }
