@@ -29,7 +29,7 @@ pub(super) struct PlayArgs {
     /// `pulse` is a sound server, PulseAudio or PipeWire, of the user that runs the player. `auto`
     /// is `pulse` if a server answers, and otherwise `alsa`. Both take `?buffer=` ms (200, 80) and
     /// `?latency=` ms, which they do not know themselves. `alsa-hw` is a sound card without ALSA's
-    /// library. A device that is missing, busy or lost is tried again once a second.
+    /// library (experimental). A device that is missing, busy or lost is tried again once a second.
     ///
     /// A file has the samples of the stream bit by bit, at volume 100 and while its clock follows
     /// that of the server: raw, or WAVE if its name ends in .wav. A sample sounds 10 ms after it
