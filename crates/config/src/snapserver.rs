@@ -494,7 +494,10 @@ const UNSUPPORTED_KEYS: [(&str, &str); 20] = [
     ("ssl.certificate", "write it into `cert` of [tls]; without it one is made"),
     ("ssl.certificate_key", "write it into `key` of [tls]"),
     ("ssl.key_password", "a key with a password cannot be read: openssl pkey -in KEY -out NEW"),
-    ("ssl.verify_clients", "`client_ca` of [tls] says whose certificates count"),
+    (
+        "ssl.verify_clients",
+        "`client_ca` of [tls] names the authority whose client certificates are accepted",
+    ),
     ("ssl.client_cert", "write it into `client_ca` of [tls]"),
     ("stream.send_to_muted", "muted clients get the sound, and are in time when they are unmuted"),
     ("stream.sandbox_dir", "calls can start control scripts of plugin_dir only"),

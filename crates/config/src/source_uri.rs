@@ -371,7 +371,7 @@ pub(crate) fn pipe(query: &Query<'_>) -> Parsed {
     };
     let mode = match mode {
         FifoModeParam::Read if group.is_some() => {
-            let hint = "leave `group` out: who creates the FIFO decides who may write";
+            let hint = "leave `group` out: the permissions of the FIFO decide who may write";
             return query.refuse("`group` requires that the server creates the FIFO", hint);
         }
         FifoModeParam::Read => FifoMode::Read,

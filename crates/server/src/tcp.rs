@@ -1,7 +1,6 @@
 //! The control port: JSON-RPC in lines.
 //!
-//! The server accepts LF and CRLF, and sends CRLF, because python-snapcast waits for the CR
-//! (facts/ecosystem.md 0.1).
+//! The server accepts LF and CRLF, and sends CRLF, because python-snapcast waits for the CR.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

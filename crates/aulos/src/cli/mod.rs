@@ -46,7 +46,7 @@ use serve::HangupHandler;
 /// Audio server for synchronized playback, and tools for loudness and RTP
 ///
 /// `aulos serve` receives live audio from FIFOs, programs, files, web radio, live source clients and
-/// RTP, replaces a source that fails by the next one, and plays every station in sync on Snapcast
+/// RTP, plays the next source when one fails, and plays every station in sync on Snapcast
 /// clients and in web browsers. The other commands measure, normalize, record and relay audio, and
 /// control a server.
 #[derive(Debug, Parser)]
@@ -125,7 +125,7 @@ Examples:
     Meter(meter::MeterArgs),
     /// Record a source into files
     ///
-    /// Writes WAVE, FLAC or Ogg Opus, and starts a new file after a duration, at a size or at full
+    /// Writes WAVE, FLAC, Ogg Opus or MP3, and starts a new file after a duration, at a size or at full
     /// hours, without a gap between files. After a crash at most the last half second is missing;
     /// after a power failure, at most the last six seconds.
     #[command(after_help = record::EXAMPLES)]
@@ -428,6 +428,36 @@ mod tests {
             assert!(line.chars().count() <= HELP_WIDTH, "longer than a terminal is wide: {line}");
         }
         aulos_blackbox::golden::compare(env!("CARGO_MANIFEST_DIR"), "help.txt", &text);
+    }
+
+    /// Help and documents list what the tables know.
+    #[test]
+    fn what_the_tables_know_is_in_the_help_and_in_the_comparison() {
+        let mut command = Cli::command();
+        let record = command.find_subcommand_mut("record").unwrap().render_long_help().to_string();
+        let record = record.split_whitespace().collect::<Vec<_>>().join(" ");
+        for format in &aulos_files::record::format::FILE_FORMATS {
+            assert!(record.contains(format.title), "record --help: {}", format.title);
+            assert!(
+                record.contains(&format!(".{}", format.name)),
+                "record --help: {}",
+                format.name
+            );
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/comparison.md");
+        let comparison = std::fs::read_to_string(path).unwrap();
+        let row = |title: &str| {
+            let row = comparison.lines().find(|line| line.starts_with(&format!("| {title} |")));
+            row.unwrap_or_else(|| panic!("no row {title:?}")).to_lowercase()
+        };
+        let (clients, push) =
+            (row("codecs to synchronized clients"), row("stream pushed to an Icecast server"));
+        for codec in &aulos_core::CODECS {
+            assert!(!codec.is_for_stations || clients.contains(codec.name), "{}", codec.name);
+            // PCM is pushed as WAVE.
+            let pushed = if codec.name == "pcm" { "wave" } else { codec.name };
+            assert!(push.contains(pushed), "{pushed}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl ListenerGate {
         let seconds = start.elapsed().as_secs();
         let form = format!("action=listener_remove{form}&duration={seconds}");
         if let Err(error) = self.post(to, form).await {
-            tracing::warn!(to = to.origin(), %error, "a listener's end could not be told");
+            tracing::warn!(to = to.origin(), %error, "cannot notify the server of listeners of a listener's end");
         }
     }
 

@@ -386,7 +386,7 @@ pub(super) const CONNECTIONS: &[Metric] = &[
     ),
     Metric::counter(
         "aulos_fifo_events_total",
-        "FIFOs that were created anew or opened anew, or in whose place something else was found.",
+        "FIFOs that were created or opened anew, and paths of FIFOs where another kind of file was found.",
         Values::Counters(&[
             ("fifos_recreated", &["recreated"]),
             ("fifos_reopened", &["reopened"]),

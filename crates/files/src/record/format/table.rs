@@ -40,6 +40,8 @@ impl FromStr for FileFormat {
 pub struct FileFormatInfo {
     /// Name in settings, and extension of file names without the dot.
     pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
     /// Media type of a file.
     pub media_type: &'static str,
     /// The format of the text behind the colon, as in `wav:24`.
@@ -66,6 +68,7 @@ pub struct FormatSettings {
 pub static FILE_FORMATS: [FileFormatInfo; 4] = [
     FileFormatInfo {
         name: "wav",
+        title: "WAVE",
         media_type: "audio/wav",
         parse: |detail| match detail {
             None | Some("16") => Some(FileFormat::Wav(WavEncoding::S16)),
@@ -82,6 +85,7 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
     },
     FileFormatInfo {
         name: "flac",
+        title: "FLAC",
         media_type: "audio/flac",
         parse: |detail| match detail {
             None | Some("16") => Some(FileFormat::Flac { bits: 16 }),
@@ -96,6 +100,7 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
     },
     FileFormatInfo {
         name: "opus",
+        title: "Ogg Opus",
         media_type: "audio/ogg",
         parse: |detail| {
             let bits_per_second =
@@ -111,6 +116,7 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
     },
     FileFormatInfo {
         name: "mp3",
+        title: "MP3",
         media_type: "audio/mpeg",
         parse: |detail| match detail {
             None => Some(FileFormat::Mp3(Mp3Config::default())),
