@@ -11,11 +11,11 @@ use aulos_proto::nats::MAX_SUBJECT_NAME;
 
 use crate::env::Environment;
 use crate::keys::keys;
+use crate::keys::values::OneOrMore;
 use crate::limits::{CLUSTER_REPLICAS, LEASE_TTL_MS};
 use crate::names::{Endpoint, absolute_path, endpoint};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::secrets::{RedactedDebug, SecretConfig};
-use crate::values::OneOrMore;
+use crate::security::secrets::{RedactedDebug, SecretConfig};
 
 keys! {
     /// NATS, through which servers in several places play each other's stations.
@@ -207,7 +207,8 @@ mod tests {
     use super::*;
     use crate::keys::table_of;
     use crate::source::SourceConfig;
-    use crate::{parse_source, schemes, tree};
+    use crate::source::schemes;
+    use crate::{parse_source, tree};
 
     /// The problems of a `cluster`, but for a build without NATS, or the validated table.
     fn check(keys: &str) -> Result<ClusterSettings, Vec<String>> {

@@ -15,7 +15,7 @@ use crate::limits::{
 use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigValue, Problems};
 use crate::program::{ProgramState, find_program};
-use crate::secrets::{RedactedDebug, SecretConfig};
+use crate::security::secrets::{RedactedDebug, SecretConfig};
 use crate::tree::{Node, TableEntry, Value};
 
 keys! {

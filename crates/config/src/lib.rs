@@ -10,85 +10,58 @@
 
 #![forbid(unsafe_code)]
 
-mod capture_device;
-pub mod certificates;
 mod cluster;
-mod codec;
-mod data_timeout;
 mod env;
-mod exclusive;
-mod fallback;
 mod hooks;
 mod keys;
 pub mod limits;
-mod meta;
 mod missing;
 mod model;
-mod mounts;
 mod names;
-mod old_keys;
-mod output;
-mod ports;
 mod problem;
 mod program;
-mod push;
-mod query;
-mod record;
-mod redact;
-mod reference;
 mod relay;
 mod resolve;
-mod rtp;
-mod rtp_format;
-mod schemes;
-mod secrets;
 mod security;
 mod settings;
 pub mod snapserver;
-mod sound;
 mod source;
-mod source_uri;
 mod station;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
 pub mod units;
-mod upload;
-pub mod users;
-mod values;
-mod x509;
 
-pub use certificates::TlsSettings;
 pub use cluster::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer};
 pub use env::{Environment, Variables};
-pub use fallback::{SilenceSettings, SwitchSettings};
 pub use hooks::{Hook, HookAction, HookEventKind, Webhook};
-pub use meta::meta_loop;
-pub use mounts::OPEN_MOUNT_HINT;
+pub use keys::old_keys::{RenamedKeys, rename_old_keys};
+pub use keys::reference::{json_schema, reference};
 pub use names::Endpoint;
-pub use old_keys::{RenamedKeys, rename_old_keys};
-pub use ports::PortRange;
 pub use problem::{ConfigError, ConfigFile, ConfigLocation, Problem, did_you_mean};
-pub use push::PushSettings;
-pub use record::{RecorderSettings, rotation_for};
-pub use reference::{json_schema, reference};
+pub use relay::ports::PortRange;
 pub use relay::{RelaySettings, relay_from_json, relay_from_keys};
-pub use rtp::RtpOutputSettings;
-pub use secrets::RedactedDebug;
-pub use security::SecuritySettings;
+pub use security::certificates::TlsSettings;
+pub use security::secrets::RedactedDebug;
+pub use security::{SecuritySettings, certificates, users};
 pub use settings::{
     ClientSettings, HistorySettings, HttpSettings, ListenEndpoints, ListenerAuth, MdnsSettings,
     MetricsSettings, ResolvedConfig, StreamSettings, WrittenConfig,
 };
-pub use sound::ProcessingSettings;
+pub use source::meta::meta_loop;
+pub use source::mounts::OPEN_MOUNT_HINT;
 pub use source::{
     CaptureApi, Mount, NatsSource, ReceptionSettings, RtpSource, SnapcastSource, SourceConfig,
     TitleFifo, TitleFormat,
 };
+pub use station::fallback::{SilenceSettings, SwitchSettings};
+pub use station::push::PushSettings;
+pub use station::record::{RecorderSettings, rotation_for};
+pub use station::rtp::RtpOutputSettings;
+pub use station::sound::ProcessingSettings;
+pub use station::stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
+pub use station::upload::UploadTarget;
 pub use station::{Plugin, Station, StationSource};
-pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
-pub use upload::UploadTarget;
 
 use problem::{ConfigTexts, ConfigValue, Problems};
 use tree::{Node, TableEntry, Value};
@@ -134,7 +107,7 @@ fn load_and(
     let config = keys::table_of(&root, "", &problems);
     let mut resolved = resolve::resolve(&config, env, &problems);
     resolved.written =
-        WrittenConfig(redact::redacted(&root, <model::Config as keys::KeyTable>::TABLE));
+        WrittenConfig(keys::redact::redacted(&root, <model::Config as keys::KeyTable>::TABLE));
     check(&config, &problems);
     let texts = ConfigTexts { name, text, sets };
     if !problems.is_empty() {
@@ -150,7 +123,7 @@ fn load_and(
 /// All problems, at least one.
 pub fn parse_source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     let problems = Problems::default();
-    let parsed = schemes::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
+    let parsed = source::schemes::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
     let needs_server = match parsed.as_ref().and_then(|(sources, _)| sources.first()) {
         Some(SourceConfig::Station { .. }) => Some("use the source of that station"),
         Some(

@@ -13,8 +13,8 @@ use crate::env::Environment;
 use crate::model::{Config, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
 use crate::program::{ProgramState, find_program};
-use crate::schemes;
 use crate::source::SourceConfig;
+use crate::source::schemes;
 
 /// Adds a warning for everything that is missing.
 pub(crate) fn check(config: &Config, env: &Environment, problems: &Problems) {

@@ -10,20 +10,20 @@ use aulos_files::history::{DEFAULT_KEEP_DAYS, KEEP_DAYS};
 
 use crate::cluster::ClusterConfig;
 use crate::hooks::HookConfig;
+use crate::keys::values::{OneOrMore, TextOrNumber};
 use crate::keys::{Choice, keys};
 use crate::limits::{
     BUFFER_MS, CHUNK_MS, CLIENT_SERIES, CROSSFADE_MS, FAILBACK_DELAY_S, GAIN_DB, INPUT_BUFFER_MS,
     MAX_LOSS_S, SILENCE_DBFS, SILENCE_S, TIMEOUT_MS, VOLUME,
 };
 use crate::problem::ConfigValue;
-use crate::push::PushConfig;
-use crate::record::RecordConfig;
 use crate::relay::RelayConfig;
-use crate::rtp::RtpConfig;
-use crate::secrets::SecretConfig;
+use crate::security::secrets::SecretConfig;
 use crate::security::{AccessConfig, LimitsConfig, TlsConfig, UserConfig};
-use crate::sound::{BandConfig, NormalizeConfig};
-use crate::values::{OneOrMore, TextOrNumber};
+use crate::station::push::PushConfig;
+use crate::station::record::RecordConfig;
+use crate::station::rtp::RtpConfig;
+use crate::station::sound::{BandConfig, NormalizeConfig};
 
 keys! {
     /// The configuration file.

@@ -10,16 +10,18 @@ use crate::hooks::{self, resolve_url};
 use crate::limits::{MAX_SERVICE_NAME, MAX_STATIONS};
 use crate::model::{Config, HttpConfig, ListenConfig, MdnsConfig, StationConfig, StreamsConfig};
 use crate::names::{Endpoint, absolute_path, endpoint, report_duplicate, without_brackets};
-use crate::output::StationOutput;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::schemes::{RemoteUse, Scheme};
 use crate::security::{self, SecurityTables};
 use crate::settings::{
     ClientSettings, HistorySettings, HttpSettings, ListenEndpoints, ListenerAuth, MdnsSettings,
     MetricsSettings, ResolvedConfig, StreamSettings,
 };
+use crate::source::schemes::{RemoteUse, Scheme};
+use crate::source::{exclusive, meta, mounts};
 use crate::station::Station;
-use crate::{cluster, exclusive, meta, mounts, push, record, relay, rtp, station};
+use crate::station::output::StationOutput;
+use crate::station::{push, record, rtp};
+use crate::{cluster, relay, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.
 pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {

@@ -9,9 +9,9 @@ use std::fmt::Write;
 use aulos_core::{Codec, SampleSpec};
 use aulos_proto::uri::percent_encode;
 
+use crate::keys::values::quoted;
 use crate::limits::{BUFFER_MS, CHUNK_MS};
-use crate::stream::{StreamUri, carried_spec};
-use crate::values::quoted;
+use crate::station::stream::{StreamUri, carried_spec};
 
 /// snapserver's keys and values, in order; keys are `section.key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

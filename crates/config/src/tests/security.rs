@@ -40,7 +40,7 @@ token_env = "NOT_THERE"
 
 #[test]
 fn secrets_come_from_files_and_variables_as_well() {
-    use crate::users::{Role, SecretDigest};
+    use crate::security::users::{Role, SecretDigest};
     let scratch = aulos_blackbox::scratch::ScratchDir::new("secret").unwrap();
     let file = scratch.join("password");
     std::fs::write(&file, "of a file \nand nothing else\n").unwrap();
@@ -63,7 +63,7 @@ fn secrets_come_from_files_and_variables_as_well() {
 
 #[test]
 fn what_an_editor_adds_to_a_secret_is_left_out_or_named() {
-    use crate::users::SecretDigest;
+    use crate::security::users::SecretDigest;
     let scratch = aulos_blackbox::scratch::ScratchDir::new("editor").unwrap();
     let file = scratch.join("password");
     let loaded = |bytes: &[u8]| {
@@ -132,7 +132,7 @@ fn a_token_belongs_to_one_user() {
 
 #[test]
 fn without_users_everybody_may_do_everything_unless_it_is_said() {
-    use crate::users::Role;
+    use crate::security::users::Role;
     let anonymous = |text: &str| load_text(text, &[]).unwrap().security.access.anonymous;
     assert_eq!(anonymous(""), Role::Admin);
     assert_eq!(anonymous("[access]\nanonymous = \"listen\""), Role::Listen);

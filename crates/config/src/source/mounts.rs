@@ -12,11 +12,11 @@ use crate::limits::{MIN_MOUNT_PASSWORD, MIN_PASSWORD};
 use crate::model::{Config, SourceEntry};
 use crate::names::{Endpoint, endpoint};
 use crate::problem::{ConfigLocation, Problems};
-use crate::secrets::{RedactedDebug, SecretConfig};
+use crate::security::secrets::{RedactedDebug, SecretConfig};
+use crate::security::users::SecretDigest;
+use crate::source::uri::{MOUNT_SECRET_HINT, SNAPCAST_SECRET_HINT};
 use crate::source::{Mount, SnapcastSource, SourceConfig};
-use crate::source_uri::{MOUNT_SECRET_HINT, SNAPCAST_SECRET_HINT};
 use crate::station::Station;
-use crate::users::SecretDigest;
 
 /// The message for a mount that is open to the network.
 pub const OPEN_MOUNT_HINT: &str =

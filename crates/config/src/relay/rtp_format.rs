@@ -4,9 +4,9 @@ use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_session::rtp::RtpPayloadFormat;
 
+use crate::keys::values::parsed;
 use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
 use crate::tree::Node;
-use crate::values::parsed;
 
 impl ConfigRead for RtpPayloadFormat {
     const KIND: &'static ValueKind = &ValueKind::Text;

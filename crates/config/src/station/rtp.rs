@@ -13,9 +13,9 @@ use crate::limits::{
     MAX_RTP_OUTPUTS, MAX_RTP_PAYLOAD, RTP_DSCP, RTP_PAYLOAD_TYPE, RTP_PTIME_MS, RTP_TTL,
 };
 use crate::names::endpoint;
-use crate::output::StationOutput;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::source_uri::RTP_PORT;
+use crate::source::uri::RTP_PORT;
+use crate::station::output::StationOutput;
 
 keys! {
     /// An RTP output of a station.

@@ -15,21 +15,21 @@ use aulos_session::rtp::RtpPayloadFormat;
 use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
 use crate::cluster::{NATS_PORT, NatsServer, check_build};
-use crate::data_timeout::DataTimeout;
+use crate::keys::values::{parsed, quoted};
 use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys};
 use crate::limits::{
     JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, NATS_LATENCY_MS, RED_TYPES,
     RTP_PAYLOAD_TYPE, SOURCE_LATENCY_MS, TONE_DBFS,
 };
 use crate::names::endpoint;
-use crate::query::Query;
-use crate::secrets::RedactedDebug;
+use crate::security::secrets::RedactedDebug;
+use crate::source::data_timeout::DataTimeout;
+use crate::source::query::Query;
 use crate::source::{
     CaptureApi, Mount, NatsSource, ReceptionSettings, RtpSource, SnapcastSource, SourceConfig,
     TitleFifo, TitleFormat,
 };
 use crate::tree::Node;
-use crate::values::{parsed, quoted};
 
 type Parsed = Option<Vec<SourceConfig>>;
 

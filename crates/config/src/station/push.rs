@@ -8,13 +8,13 @@ use aulos_core::{Codec, SampleSpec};
 use aulos_engine::encode::CodecConfig;
 use aulos_proto::icecast::{IcecastUrl, IcecastUrlError};
 
-use crate::codec;
 use crate::env::Environment;
 use crate::keys::keys;
 use crate::limits::{MAX_PUSH_TEXT, MAX_PUSHES, MIN_PUSH_PASSWORD};
-use crate::output::StationOutput;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::secrets::{RedactedDebug, SecretConfig};
+use crate::security::secrets::{RedactedDebug, SecretConfig};
+use crate::station::codec;
+use crate::station::output::StationOutput;
 
 keys! {
     /// A push of a station's programme to an Icecast server.

@@ -4,10 +4,10 @@ use aulos_core::{CODECS, Codec, CodecInfo};
 use aulos_engine::encode::{CodecConfig, CodecConfigError, Mp3Config, Mp3ConfigError};
 use aulos_io::encoder;
 
+use crate::keys::values::quoted;
 use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
 use crate::problem::{ConfigLocation, Problems};
 use crate::tree::Node;
-use crate::values::quoted;
 
 impl ConfigRead for CodecConfig {
     const KIND: &'static ValueKind = &ValueKind::Text;

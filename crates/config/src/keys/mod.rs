@@ -5,6 +5,11 @@
 //! reference page, JSON Schema and `aulos check --fix` are made from the tables. serde's derive was
 //! rejected: it stops at the first error and does not know where a value of `--set` comes from.
 
+pub(crate) mod old_keys;
+pub(crate) mod redact;
+pub(crate) mod reference;
+pub(crate) mod values;
+
 use std::fmt::Write as _;
 
 use crate::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean, quoted_list};

@@ -1,5 +1,15 @@
 //! A station as resolved: its settings, and the checks of codec, sample spec and sources.
 
+pub(crate) mod codec;
+pub(crate) mod fallback;
+pub(crate) mod output;
+pub(crate) mod push;
+pub(crate) mod record;
+pub(crate) mod rtp;
+pub(crate) mod sound;
+pub(crate) mod stream;
+pub(crate) mod upload;
+
 use std::path::PathBuf;
 
 use aulos_core::{Codec, Db, Frames, SampleSpec, Span};
@@ -9,21 +19,21 @@ use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::standby::Standby;
 use aulos_proto::titles::TitleCharset;
 
-use crate::codec::check_library;
-use crate::fallback::{SilenceSettings, SwitchSettings};
+use crate::keys::values::bounds;
 use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, STATION_RATE};
 use crate::model::{PluginConfig, SourceEntry, StationConfig};
 use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::push::PushSettings;
-use crate::record::RecorderSettings;
-use crate::rtp::RtpOutputSettings;
-use crate::sound::{
+use crate::source::SourceConfig;
+use crate::source::schemes;
+use crate::station::codec::check_library;
+use crate::station::fallback::{SilenceSettings, SwitchSettings};
+use crate::station::push::PushSettings;
+use crate::station::record::RecorderSettings;
+use crate::station::rtp::RtpOutputSettings;
+use crate::station::sound::{
     ProcessingSettings, default_normalizer_config, resolve_equalizer, resolve_normalize,
 };
-use crate::source::SourceConfig;
-use crate::values::bounds;
-use crate::{fallback, schemes};
 
 /// A station.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,11 +2,11 @@
 
 use aulos_core::Span;
 
+use crate::keys::values::{parsed, quoted};
 use crate::keys::{ConfigRead, Context, ValueKind};
 use crate::limits::DATA_TIMEOUT;
 use crate::tree::Node;
 use crate::units::{format_span, parse_span};
-use crate::values::{parsed, quoted};
 
 /// A time without data after which a source counts as failed; none for a source whose silence is
 /// normal.

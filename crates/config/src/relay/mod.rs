@@ -1,5 +1,8 @@
 //! `[[relay]]`: RTP in, RTP out.
 
+pub(crate) mod ports;
+pub(crate) mod rtp_format;
+
 use std::net::IpAddr;
 
 use aulos_core::Span;
@@ -9,16 +12,16 @@ use aulos_session::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig};
 use aulos_session::rtp::RtpPayloadFormat;
 use serde_json::Value as Json;
 
+use crate::keys::values::parsed;
 use crate::keys::{ConfigRead, Context, ValueKind, keys, table_of};
 use crate::limits::{
     MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE, RED_TYPES, RELAY_IDLE_S,
     RELAY_REORDER_WAIT_MS, RELAY_STREAMS, RELAY_TAKEOVER_MS,
 };
 use crate::names::{check_name, report_duplicate};
-use crate::ports::PortRange;
 use crate::problem::{ConfigLocation, ConfigValue, Problem, Problems};
+use crate::relay::ports::PortRange;
 use crate::tree::{self, Node};
-use crate::values::parsed;
 
 keys! {
     /// An RTP relay: streams that share their settings. The command line and control calls use the

@@ -11,10 +11,11 @@ use aulos_proto::uri::{Uri, UriError, percent_encode};
 use crate::limits::SILENCE_S;
 use crate::model::{SilenceConfig, SourceEntry, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::schemes::{self, Scheme};
 use crate::source::SourceConfig;
+use crate::source::schemes::{self, Scheme};
+use crate::station;
 use crate::station::Station;
-use crate::{codec, station};
+use crate::station::codec;
 
 /// A parsed stream URI.
 #[derive(Clone, Debug, PartialEq)]
@@ -299,9 +300,9 @@ mod tests {
 
     fn like() -> Station {
         let text = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\nbuffer_ms = 700";
-        let file = super::super::ConfigFile { name: "t", text };
-        let env = super::super::Environment::default();
-        super::super::load(Some(file), &[], &env).unwrap().stations.remove(0)
+        let file = crate::ConfigFile { name: "t", text };
+        let env = crate::Environment::default();
+        crate::load(Some(file), &[], &env).unwrap().stations.remove(0)
     }
 
     fn stream(text: &str) -> StreamUri {

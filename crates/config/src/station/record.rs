@@ -17,14 +17,14 @@ use aulos_files::record::{
 };
 
 use crate::env::Environment;
+use crate::keys::values::{is_word, quoted};
 use crate::keys::{Choice, ConfigRead, Context, ValueKind, hint_for, keys};
 use crate::limits::{KEEP_FILES, MAX_RECORDERS, RECORD_BITS, RECORD_KBPS};
 use crate::names::{absolute_path, report_duplicate};
-use crate::output::StationOutput;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::station::output::StationOutput;
+use crate::station::upload::{self, UploadConfig, UploadTarget};
 use crate::tree::Node;
-use crate::upload::{self, UploadConfig, UploadTarget};
-use crate::values::{is_word, quoted};
 
 keys! {
     /// A recorder. One recorder is a table, several are a list of tables.

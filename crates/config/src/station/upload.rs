@@ -12,7 +12,7 @@ use crate::limits::{
     MIN_UPLOAD_KEY, UPLOAD_CONCURRENCY, UPLOAD_PART_MIB,
 };
 use crate::problem::{ConfigValue, Problems};
-use crate::secrets::{RedactedDebug, SecretConfig};
+use crate::security::secrets::{RedactedDebug, SecretConfig};
 
 keys! {
     /// Uploads of complete files to S3-compatible storage.

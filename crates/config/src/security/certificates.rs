@@ -17,7 +17,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 
-use crate::x509::{self, CertificateFields};
+use crate::security::x509::{self, CertificateFields};
 
 /// TLS settings.
 #[derive(Clone, Debug, PartialEq, Eq)]

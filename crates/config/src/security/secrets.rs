@@ -8,8 +8,8 @@ use crate::env::Environment;
 use crate::keys::{ConfigRead, Context, Key, TableReader, ValueKind};
 use crate::limits::MAX_SECRET;
 use crate::problem::{ConfigLocation, ConfigValue, Problems, quoted_list};
+use crate::security::users::SecretDigest;
 use crate::tree::Node;
-use crate::users::SecretDigest;
 
 /// The source of a secret.
 #[derive(Clone, PartialEq)]

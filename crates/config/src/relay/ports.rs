@@ -3,11 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::keys::values::parsed;
 use crate::keys::{ConfigRead, Context, ValueKind};
 use crate::limits::MAX_RELAY_PORTS;
 use crate::names::without_brackets;
 use crate::tree::Node;
-use crate::values::parsed;
 
 /// A port or a range of ports of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

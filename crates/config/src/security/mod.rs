@@ -2,12 +2,16 @@
 //!
 //! Certificates are read here, so that `aulos check` finds errors that would prevent a start.
 
+pub mod certificates;
+pub(crate) mod secrets;
+pub mod users;
+pub(crate) mod x509;
+
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use aulos_io::reactor::AddressLimits;
 
-use crate::certificates::{self, CertificateFiles, Identity, TlsSettings};
 use crate::env::Environment;
 use crate::keys::{Choice, keys};
 use crate::limits::{
@@ -16,8 +20,9 @@ use crate::limits::{
 };
 use crate::names::report_duplicate;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::secrets::SecretConfig;
-use crate::users::{AccessPolicy, Role, User};
+use crate::security::certificates::{CertificateFiles, Identity, TlsSettings};
+use crate::security::secrets::SecretConfig;
+use crate::security::users::{AccessPolicy, Role, User};
 
 keys! {
     /// TLS, which every port accepts.

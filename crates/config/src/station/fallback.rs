@@ -5,8 +5,8 @@ use aulos_engine::switch::FailbackMode;
 
 use crate::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::schemes;
 use crate::source::SourceConfig;
+use crate::source::schemes;
 
 /// Failover between sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
+use crate::keys::reference::table_in;
 use crate::keys::{KeyTable as _, Table};
 use crate::model::Config;
 use crate::problem::{ConfigError, ConfigFile, ConfigLocation, ConfigTexts, Problems};
-use crate::reference::table_in;
 use crate::tree;
 
 /// A configuration with the keys of today.

@@ -1,5 +1,14 @@
 //! Sources as values: what a source URI means.
 
+pub(crate) mod capture_device;
+pub(crate) mod data_timeout;
+pub(crate) mod exclusive;
+pub(crate) mod meta;
+pub(crate) mod mounts;
+pub(crate) mod query;
+pub(crate) mod schemes;
+pub(crate) mod uri;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -14,8 +23,8 @@ use aulos_session::rtp::RtpPayloadFormat;
 
 use crate::cluster::NatsServer;
 use crate::names::Endpoint;
-use crate::secrets::RedactedDebug;
-use crate::users::SecretDigest;
+use crate::security::secrets::RedactedDebug;
+use crate::security::users::SecretDigest;
 
 /// A parsed source. For raw sources, the spec is that of the incoming samples.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,9 +4,9 @@ use aulos_proto::uri::{Uri, UriError};
 
 use crate::keys::{KeyTable as _, Table, hint_for};
 use crate::problem::{ConfigValue, Problems};
-use crate::query::Query;
 use crate::source::SourceConfig;
-use crate::source_uri::{
+use crate::source::query::Query;
+use crate::source::uri::{
     self as uri, AirplayParams, CaptureParams, FileParams, IcecastParams, LibrespotParams,
     NatsParams, NoParams, PipeParams, ProcessParams, RtpParams, SampleParams, SdpParams,
     SnapcastParams, TcpParams, ToneParams,

@@ -9,6 +9,7 @@ use aulos_dsp::normalize::{LookAhead, Memory, Preset, Settings};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use serde_json::{Value as Json, json};
 
+use crate::keys::values::{is_word, quoted};
 use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys, table_of};
 use crate::limits::{
     BAND_GAIN_DB, BAND_Q, FALL_DB_S, GATE_LUFS, LRA, MAX_GAIN_DB, MEMORY_S, MIN_GAIN_DB, RISE_DB_S,
@@ -16,7 +17,6 @@ use crate::limits::{
 };
 use crate::problem::{ConfigValue, Problems};
 use crate::tree::{self, Node, Value};
-use crate::values::{is_word, quoted};
 
 /// Processing of a programme.
 #[derive(Clone, Debug, Default, PartialEq)]
