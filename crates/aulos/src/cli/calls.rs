@@ -10,7 +10,7 @@ use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::figures;
+use super::output::figures;
 use super::output::print;
 use super::rpc::{ServerArgs, call, call_and_wait};
 use super::scan::plain;

@@ -30,8 +30,8 @@ use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::console::{self, LineOutput};
 use super::output::ColorMode;
+use super::output::console::{self, LineOutput};
 
 /// Help heading of the options that every command has.
 const GLOBAL: &str = "Global options";

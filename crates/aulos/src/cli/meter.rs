@@ -9,8 +9,8 @@ use clap::Args;
 
 use super::output::is_stdout_open;
 use super::signals::Signals;
+use super::source::source_reader::{ReaderEvent, ReaderHandle, thread_panicked};
 use super::source::{self, OpenSource};
-use super::source_reader::{ReaderEvent, ReaderHandle, thread_panicked};
 use output::{MeterOutput, MeterResult};
 
 #[derive(Debug, Args)]

@@ -4,14 +4,11 @@ mod calls;
 mod check;
 mod config;
 mod config_args;
-mod console;
-mod figures;
 mod history;
 mod log;
 mod meter;
 mod normalize;
 mod output;
-mod output_file;
 mod play;
 mod record;
 #[cfg(test)]
@@ -21,10 +18,8 @@ mod rpc;
 mod scan;
 mod serve;
 mod signals;
-mod snapclient;
-mod snapserver;
+mod snapcast;
 mod source;
-mod source_reader;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -38,10 +33,11 @@ use aulos_engine::codec_guard::{install_panic_hook, panic_reports};
 use aulos_server::exit::{Exit, Failure};
 
 use config_args::{ConfigArgs, check_rereadable, load};
-use console::note;
 use log::OutputArgs;
+use output::console::{self, note};
 use output::print;
 use serve::HangupHandler;
+use snapcast::{snapclient, snapserver};
 
 /// Audio server for synchronized playback, and tools for loudness and RTP
 ///

@@ -18,8 +18,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub(super) use args::NormalizeArgs;
 
-use super::console::{note, write_now};
 use super::output::SideReport;
+use super::output::console::{note, write_now};
 use super::scan::plain;
 use signals::StopFlag;
 

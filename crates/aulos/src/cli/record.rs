@@ -21,8 +21,8 @@ pub(super) use args::RecordArgs;
 
 use super::output::ColorMode;
 use super::signals::Signals;
+use super::source::source_reader::{ReaderEvent, ReaderHandle, thread_panicked};
 use super::source::{self, OpenSource};
-use super::source_reader::{ReaderEvent, ReaderHandle, thread_panicked};
 use output::RecordOutput;
 use recorder::FileRecorder;
 

@@ -11,7 +11,7 @@ use aulos_server::exit::{Exit, Failure};
 use aulos_server::relay::{RelaySnapshot, Relays};
 use clap::{Args, ValueHint};
 
-use super::console::note;
+use super::output::console::note;
 use super::output::{ColorMode, SideReport, usage_failure};
 use super::signals::Signals;
 use output::TableView;

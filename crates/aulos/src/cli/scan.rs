@@ -24,9 +24,9 @@ use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::console::{note, write_now};
 use super::output::SideReport;
-use super::output_file::check_own;
+use super::output::console::{note, write_now};
+use super::output::output_file::check_own;
 use album::{Album, AlbumRule};
 use journal::Journal;
 pub(super) use output::plain;

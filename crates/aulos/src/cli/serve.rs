@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::console::{self, StartupMessage};
+use super::output::console::{self, StartupMessage};
 
 /// The handler of SIGHUP, with the runtime that it belongs to.
 ///

@@ -4,12 +4,8 @@
 //! [`aulos_control::backend`].
 
 mod announcements;
-mod djs;
 mod encoding;
-mod links;
 mod listen;
-mod live_input;
-mod nats;
 mod overlays;
 mod pushes;
 mod recordings;
@@ -17,12 +13,8 @@ mod renditions;
 mod rtp;
 mod running_push;
 mod running_rendition;
-mod snapcast;
-mod snapcast_monitor;
-mod source_monitor;
 mod sources;
 mod state;
-mod station_link;
 mod station_recorder;
 mod stations;
 mod view;
@@ -64,6 +56,7 @@ use crate::nats::NatsService;
 use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
 use announcements::SoundThreads;
+use sources::{djs, links, snapcast};
 use state::{AudioState, RunningStation};
 use station_recorder::RecorderManager;
 

@@ -15,12 +15,12 @@ use aulos_io::reactor::{ReactorPool, StationDescriptor};
 use aulos_io::{CodecPool, WorkerTaskId, Workers};
 
 use super::announcements::StationAnnouncements;
-use super::live_input::PortStatus;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
 use super::running_rendition::{PendingMove, RunningOverlay, RunningRendition};
-use super::source_monitor::SourceMonitor;
-use super::station_link::StationLink;
+use super::sources::live_input::PortStatus;
+use super::sources::source_monitor::SourceMonitor;
+use super::sources::station_link::StationLink;
 use super::station_recorder::{RecorderManager, StationRecorder};
 use crate::feeder::FeederCounters;
 use crate::nats::{NatsService, PublicationState};

@@ -13,7 +13,9 @@ use aulos_io::SystemClock;
 use super::announcements::StationAnnouncements;
 use super::encoding::{EncodingParts, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::state::{AudioState, RunningStation};
-use super::{nats, pushes, recordings, rtp, sources};
+use super::{pushes, recordings, rtp};
+use crate::audio::sources;
+use crate::audio::sources::nats;
 
 /// Starts a station and returns its number: a free one or a new one.
 pub(super) fn start(config: &Station, inner: &mut AudioState) -> io::Result<usize> {

@@ -14,7 +14,7 @@ use aulos_proto::snap::wire::PlayerReport;
 
 use super::rtp::StationRtpOutput;
 use super::running_push::RunningPush;
-use super::source_monitor::SourceMonitor;
+use super::sources::source_monitor::SourceMonitor;
 use super::state::RunningStation;
 use super::station_recorder::RecorderManager;
 use crate::nats::PublicationState;

@@ -12,11 +12,11 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::api::waveform::Waveforms;
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
 use super::pages::FileServer;
 use super::system_probe::SystemProbe;
-use super::waveform::Waveforms;
 use super::web::WebFiles;
 use crate::connections::ConnectionSlots;
 use crate::input_budget::is_budget_error;

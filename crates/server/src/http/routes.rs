@@ -24,6 +24,7 @@ use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
 
+use super::api::waveform::Waveforms;
 use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
@@ -32,10 +33,10 @@ use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
 use super::system_probe::SystemProbe;
-use super::waveform::Waveforms;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
-use super::{api, host, listen_index, websocket};
+use super::{host, listen_index, websocket};
 use crate::connections::ConnectionSlots;
+use crate::http::api;
 use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
 
 /// Time limit for the body of a call.

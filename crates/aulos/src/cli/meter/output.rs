@@ -7,8 +7,8 @@ use aulos_engine::loudness::Loudness;
 use aulos_server::exit::Failure;
 use serde_json::Value;
 
-use crate::cli::console::write_error;
-use crate::cli::figures::{clock, db, lufs};
+use crate::cli::output::console::write_error;
+use crate::cli::output::figures::{clock, db, lufs};
 use crate::cli::output::print;
 
 /// Prints readings to standard output, line by line.

@@ -9,8 +9,8 @@ use aulos_engine::recorder::RecordingState;
 use aulos_files::record::{RecorderEventKind, RecorderStatus};
 use aulos_server::exit::Failure;
 
-use crate::cli::console::{note, write_error};
-use crate::cli::figures::{clock, db, lufs};
+use crate::cli::output::console::{note, write_error};
+use crate::cli::output::figures::{clock, db, lufs};
 use crate::cli::output::{ColorMode, SideReport};
 
 /// Files go to standard output, messages to standard error.

@@ -24,7 +24,7 @@ use super::args::RecordArgs;
 use super::output::RecordOutput;
 use super::programme_clock::ProgrammeClock;
 use crate::cli::signals::Signals;
-use crate::cli::source_reader::{BlockSink, SinkInput};
+use crate::cli::source::source_reader::{BlockSink, SinkInput};
 
 /// A recorder for one source.
 pub(super) struct FileRecorder {

@@ -9,7 +9,7 @@ use aulos_files::scan::LoudnessSummary;
 use serde_json::Value;
 
 use super::warnings;
-use crate::cli::console::{flush, write_error, write_now};
+use crate::cli::output::console::{flush, write_error, write_now};
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,9 +7,9 @@ use axum::http::header::CONTENT_DISPOSITION;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::app_state::{AppState, json_response};
-use super::large_body::answer_response;
-use super::system_probe::utc;
+use crate::http::app_state::{AppState, json_response};
+use crate::http::large_body::answer_response;
+use crate::http::system_probe::utc;
 
 fn configuration_json(control: &Control) -> Value {
     let config = control.config();
@@ -23,17 +23,17 @@ fn configuration_json(control: &Control) -> Value {
 }
 
 /// `GET /api/v1/system`.
-pub(super) async fn system(State(app): State<AppState>) -> Response {
+pub(crate) async fn system(State(app): State<AppState>) -> Response {
     json_response(app.system.read(&app.control).to_string())
 }
 
 /// `GET /api/v1/configuration`.
-pub(super) async fn configuration(State(app): State<AppState>) -> Response {
+pub(crate) async fn configuration(State(app): State<AppState>) -> Response {
     json_response(configuration_json(&app.control).to_string())
 }
 
 /// `GET /api/v1/diagnostics`.
-pub(super) async fn diagnostics(
+pub(crate) async fn diagnostics(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Response {

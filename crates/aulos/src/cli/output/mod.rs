@@ -1,5 +1,9 @@
 //! Printing to standard output, and the failure of invalid arguments.
 
+pub(super) mod console;
+pub(super) mod figures;
+pub(super) mod output_file;
+
 use std::io::{self, Write};
 
 use aulos_server::exit::{Exit, Failure};

@@ -15,10 +15,10 @@ use aulos_io::feed::{DjCounters, DjFeeder, DjMountPermit};
 use aulos_proto::titles::TrackMetadata;
 
 use super::live_input::{LiveInput, PortStatus};
-use super::state::AudioState;
+use crate::audio::state::AudioState;
 
 /// Makes the source of a mount.
-pub(super) fn open(
+pub(crate) fn open(
     mount: &Mount,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
@@ -48,7 +48,7 @@ pub(super) fn open(
 }
 
 /// Records whether a port is open.
-pub(super) fn set_port_status(
+pub(crate) fn set_port_status(
     address: &Endpoint,
     opened: &Result<SocketAddr, &io::Error>,
     inner: &mut AudioState,
@@ -65,7 +65,7 @@ pub(super) fn set_port_status(
 }
 
 /// Grants the right to go on air; none while the mount is taken.
-pub(super) fn take_seat(
+pub(crate) fn take_seat(
     station: &str,
     mount: &Mount,
     info: DjInfo,
@@ -78,7 +78,7 @@ pub(super) fn take_seat(
 }
 
 /// Sets the title that the DJ sent beside the stream; false when the mount is idle.
-pub(super) fn set_title(
+pub(crate) fn set_title(
     station: &str,
     mount: &Mount,
     title: TrackMetadata,
@@ -105,7 +105,7 @@ fn find_input<'a>(
 }
 
 /// Counters for the status; their names are stable.
-pub(super) fn counters(counters: &DjCounters) -> [(&'static str, u64); 4] {
+pub(crate) fn counters(counters: &DjCounters) -> [(&'static str, u64); 4] {
     [
         ("djs_on_air", &counters.started),
         ("djs_cut_stalled", &counters.stalled),

@@ -4,15 +4,15 @@ use aulos_engine::swappable_source::SwappableSourceHandle;
 
 /// One source that is another station.
 #[derive(Debug)]
-pub(super) struct StationLink {
-    pub(super) from: String,
-    pub(super) source: SwappableSourceHandle,
+pub(crate) struct StationLink {
+    pub(crate) from: String,
+    pub(crate) source: SwappableSourceHandle,
     /// The run of the station to which this source is connected.
-    pub(super) connected_run: Option<u64>,
+    pub(crate) connected_run: Option<u64>,
 }
 
 impl StationLink {
-    pub(super) fn new(from: &str, source: SwappableSourceHandle) -> Self {
+    pub(crate) fn new(from: &str, source: SwappableSourceHandle) -> Self {
         Self { from: from.to_owned(), source, connected_run: None }
     }
 }

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use aulos_server::exit::{Exit, Failure};
 
-use super::scan::plain;
+use crate::cli::scan::plain;
 
 /// Fails if `path` is a file with contents that `is_own` does not recognize by its first bytes.
 /// Devices and FIFOs keep nothing that could be lost.
-pub(super) fn check_own(path: &Path, is_own: impl Fn(&[u8]) -> bool) -> Result<(), Failure> {
+pub(crate) fn check_own(path: &Path, is_own: impl Fn(&[u8]) -> bool) -> Result<(), Failure> {
     if !has_contents(path) {
         return Ok(());
     }

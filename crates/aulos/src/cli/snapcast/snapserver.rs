@@ -8,31 +8,31 @@ use aulos_config::{Environment, ResolvedConfig};
 use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueHint};
 
-use super::config_args::{check_rereadable, read_config};
-use super::console::{note, write_error};
-use super::output::print;
-use super::serve::{self, HangupHandler, LoadReason};
+use crate::cli::config_args::{check_rereadable, read_config};
+use crate::cli::output::console::{note, write_error};
+use crate::cli::output::print;
+use crate::cli::serve::{self, HangupHandler, LoadReason};
 
-pub(super) const CONVERT_EXAMPLES: &str = "\
+pub(crate) const CONVERT_EXAMPLES: &str = "\
 Examples:
   aulos convert /etc/snapserver.conf > aulos.toml
   aulos check --config aulos.toml";
 
-pub(super) const SNAPSERVER_EXAMPLES: &str = "\
+pub(crate) const SNAPSERVER_EXAMPLES: &str = "\
 Examples:
   aulos snapserver --config=/etc/snapserver.conf
   aulos snapserver --stream.source='pipe:///tmp/snapfifo?name=default'
   ln -s aulos snapserver; ./snapserver --server.datadir=/var/lib/snapserver";
 
 #[derive(Debug, Args)]
-pub(super) struct ConvertArgs {
+pub(crate) struct ConvertArgs {
     /// Configuration file of snapserver; `-` reads standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct SnapserverArgs {
+pub(crate) struct SnapserverArgs {
     /// Arguments of snapserver: --config=FILE, --SECTION.KEY=VALUE
     #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -40,7 +40,7 @@ pub(super) struct SnapserverArgs {
 
 /// Prints the converted configuration. Differences are comments in it, and also go to standard
 /// error.
-pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
+pub(crate) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
     let (name, text) = read_config(&args.file)?;
     let (ini, odd) = IniFile::parse(&text);
     let mut converted = convert(&ini, "::");
@@ -71,7 +71,7 @@ pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
 }
 
 /// Runs with snapserver's arguments.
-pub(super) fn run(args: SnapserverArgs, handler: Option<HangupHandler>) -> Result<Exit, Failure> {
+pub(crate) fn run(args: SnapserverArgs, handler: Option<HangupHandler>) -> Result<Exit, Failure> {
     let given = args.arguments.iter().map(|argument| serve::shell_word(argument));
     let open = ["stream", "tcp", "http"].map(|port| format!("--{port}.bind_to_address='*'"));
     let words = ["aulos snapserver".to_owned()].into_iter().chain(given).chain(open);
@@ -105,7 +105,7 @@ fn load_config(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedCon
 }
 
 /// Music Assistant waits for a line with `(Snapserver) Version 0.` before it connects.
-pub(super) const VERSION_LINE: &str =
+pub(crate) const VERSION_LINE: &str =
     concat!("[Info] (Snapserver) Version ", "0.34.0", " (aulos ", env!("CARGO_PKG_VERSION"), ")\n");
 
 struct ParsedArguments {

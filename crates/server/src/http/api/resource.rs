@@ -8,42 +8,42 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use serde_json::{Map, Value, json};
 
-use super::app_state::AppState;
+use crate::http::app_state::AppState;
 
 /// A resource, which is read with GET.
 #[derive(Debug)]
-pub(super) struct Resource {
-    pub(super) path: &'static str,
+pub(crate) struct Resource {
+    pub(crate) path: &'static str,
     /// The least role of a reader.
-    pub(super) role: Role,
+    pub(crate) role: Role,
     /// An imperative without a full stop.
-    pub(super) about: &'static str,
-    pub(super) parameters: &'static [Parameter],
-    pub(super) contents: &'static [Content],
-    pub(super) changes: &'static [Change],
-    pub(super) route: fn() -> MethodRouter<AppState>,
+    pub(crate) about: &'static str,
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) contents: &'static [Content],
+    pub(crate) changes: &'static [Change],
+    pub(crate) route: fn() -> MethodRouter<AppState>,
 }
 
 /// A method by which a resource is changed. It requires the role of the resource.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(crate) struct Change {
     /// In lower case.
-    pub(super) method: &'static str,
+    pub(crate) method: &'static str,
     /// An imperative without a full stop.
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
 }
 
 /// A parameter of a resource, in its path or in the query.
 #[derive(Debug)]
-pub(super) struct Parameter {
-    pub(super) name: &'static str,
-    pub(super) kind: ParameterKind,
-    pub(super) about: &'static str,
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: ParameterKind,
+    pub(crate) about: &'static str,
 }
 
 /// Where a parameter is, and what it may be.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ParameterKind {
+pub(crate) enum ParameterKind {
     /// A part of the path.
     Path,
     /// Text in the query.
@@ -58,7 +58,7 @@ pub(super) enum ParameterKind {
 
 /// A form of a response.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// A JSON object with these members: names, and JSON types separated by `|`.
     Members(&'static [(&'static str, &'static str)]),
     /// Something else of this media type, and what.
@@ -67,7 +67,7 @@ pub(super) enum Content {
 
 /// The values of a query.
 #[derive(Debug)]
-pub(super) struct Query(Vec<(&'static str, String)>);
+pub(crate) struct Query(Vec<(&'static str, String)>);
 
 impl Query {
     /// Parses the query of a resource with these parameters.
@@ -75,7 +75,7 @@ impl Query {
     /// # Errors
     /// The response to a query with an unknown parameter or a wrong value.
     #[allow(clippy::result_large_err, reason = "it is made once a request")]
-    pub(super) fn parse(parameters: &'static [Parameter], uri: &Uri) -> Result<Self, Response> {
+    pub(crate) fn parse(parameters: &'static [Parameter], uri: &Uri) -> Result<Self, Response> {
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let values = pairs.map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -93,21 +93,21 @@ impl Query {
         values.map(Self).map_err(|text| (StatusCode::BAD_REQUEST, text).into_response())
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn time(&self, name: &str) -> Option<i64> {
+    pub(crate) fn time(&self, name: &str) -> Option<i64> {
         self.text(name)?.parse().ok()
     }
 
-    pub(super) fn integer(&self, name: &str) -> Option<u64> {
+    pub(crate) fn integer(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 }
 
 impl Parameter {
-    pub(super) const fn is_in_path(&self) -> bool {
+    pub(crate) const fn is_in_path(&self) -> bool {
         matches!(self.kind, ParameterKind::Path)
     }
 
@@ -172,7 +172,7 @@ impl Content {
 }
 
 impl Resource {
-    pub(super) fn openapi_operations(&self) -> Value {
+    pub(crate) fn openapi_operations(&self) -> Value {
         let mut operations = Map::new();
         operations.insert("get".to_owned(), self.openapi_read());
         for change in self.changes {

@@ -7,9 +7,9 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::app_state::{AppState, json_response};
 use super::resource::{Parameter, ParameterKind as Kind, Query};
 use crate::history::unix_now;
+use crate::http::app_state::{AppState, json_response};
 
 /// The span of a query that says nothing else: an hour until now.
 const DEFAULT_SPAN_S: i64 = 3_600;
@@ -17,7 +17,7 @@ const DEFAULT_SPAN_S: i64 = 3_600;
 /// Points of an answer, if the query has no number.
 const DEFAULT_POINTS: u32 = 600;
 
-pub(super) const PARAMETERS: &[Parameter] = &[
+pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter { name: "name", kind: Kind::Path, about: "the station" },
     Parameter {
         name: "from",
@@ -34,7 +34,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 ];
 
 /// Answers a query.
-pub(super) async fn respond(
+pub(crate) async fn respond(
     State(app): State<AppState>,
     Path(station): Path<String>,
     uri: Uri,

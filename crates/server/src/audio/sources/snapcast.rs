@@ -17,21 +17,21 @@ use aulos_session::snapcast::{PassConfig, SnapcastInput, SnapcastInputConfig, Sn
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use super::encoding::buffers;
 use super::snapcast_monitor::SnapcastMonitor;
 use super::source_monitor::SourceMonitor;
-use super::state::AudioState;
+use crate::audio::encoding::buffers;
+use crate::audio::state::AudioState;
 use crate::dial::load_tls_config;
 
 /// What a source needs to pass its chunks.
-pub(super) struct PassParts {
+pub(crate) struct PassParts {
     config: PassConfig,
     sink: ReadyChunkSink,
 }
 
 impl PassParts {
     /// Lets a source put its chunks into `sink` too, if they are to be passed.
-    pub(super) fn attach(
+    pub(crate) fn attach(
         parts: Option<Self>,
         sink: SnapcastInputSink,
     ) -> (SnapcastInputSink, Option<PassConfig>) {
@@ -44,7 +44,7 @@ impl PassParts {
 
 /// What the source of the station that `channel` describes needs to pass its chunks, and the
 /// station's end.
-pub(super) fn pass_parts(
+pub(crate) fn pass_parts(
     channel: &StationDescriptor,
     quantum: Frames,
     input_buffer: Span,
@@ -64,7 +64,7 @@ pub(super) fn pass_parts(
 }
 
 /// Logs what keeps chunks from being passed, when it changes.
-pub(super) fn log_obstacles(inner: &mut AudioState) {
+pub(crate) fn log_obstacles(inner: &mut AudioState) {
     for running in inner.stations.iter_mut().flatten() {
         for source in &mut running.sources {
             if let SourceMonitor::Snapcast(monitor) = source {
@@ -75,7 +75,7 @@ pub(super) fn log_obstacles(inner: &mut AudioState) {
 }
 
 /// Opens a source of `station`.
-pub(super) fn open(
+pub(crate) fn open(
     source: &SnapcastSource,
     (station, pass): (&str, Option<PassParts>),
     standby: Option<StandbyHandle>,
@@ -101,7 +101,7 @@ pub(super) fn open(
 }
 
 /// The station's end of a source whose blocks come through `items`.
-pub(super) fn station_source(
+pub(crate) fn station_source(
     items: Consumer<SourceItem>,
     monitor: SnapcastMonitor,
 ) -> (Box<dyn Source>, SourceMonitor) {
@@ -109,7 +109,7 @@ pub(super) fn station_source(
 }
 
 /// The counters of all these sources; their names are stable.
-pub(super) fn counters(counters: &SnapcastCounters) -> [(&'static str, u64); 10] {
+pub(crate) fn counters(counters: &SnapcastCounters) -> [(&'static str, u64); 10] {
     counters.named().map(|(name, count)| (name, count.load(Ordering::Relaxed)))
 }
 

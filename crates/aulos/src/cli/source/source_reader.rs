@@ -17,11 +17,11 @@ use aulos_rt::channel::{Receiver, TryRecvError, UnboundedSender, unbounded};
 use aulos_server::exit::{Exit, Failure};
 use tokio::sync::mpsc::{self, Sender};
 
-use super::source::{OpenSource, ReadResult};
+use crate::cli::source::{OpenSource, ReadResult};
 
 /// Events of the thread.
 #[derive(Debug)]
-pub(super) enum ReaderEvent {
+pub(crate) enum ReaderEvent {
     /// A new reading, every 100 ms of audio.
     Reading(Loudness),
     /// The source sends nothing at the moment.
@@ -31,7 +31,7 @@ pub(super) enum ReaderEvent {
 }
 
 /// What a sink gets.
-pub(super) enum SinkInput<'a> {
+pub(crate) enum SinkInput<'a> {
     /// The next block.
     Block {
         /// It is only lent.
@@ -44,11 +44,11 @@ pub(super) enum SinkInput<'a> {
 }
 
 /// Gets every block on the reading thread, before the meter; an error ends the reading.
-pub(super) type BlockSink = Box<dyn FnMut(SinkInput<'_>) -> Result<(), Failure> + Send>;
+pub(crate) type BlockSink = Box<dyn FnMut(SinkInput<'_>) -> Result<(), Failure> + Send>;
 
 /// Handle to the thread.
-pub(super) struct ReaderHandle {
-    pub(super) events: mpsc::Receiver<ReaderEvent>,
+pub(crate) struct ReaderHandle {
+    pub(crate) events: mpsc::Receiver<ReaderEvent>,
     /// Dropped to end the thread.
     running: Option<UnboundedSender<Infallible>>,
     thread: Option<JoinHandle<()>>,
@@ -56,7 +56,7 @@ pub(super) struct ReaderHandle {
 
 impl ReaderHandle {
     /// Starts the thread under this name; with `dual_mono` one channel counts as two equal ones.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &str,
         source: OpenSource,
         paced: bool,
@@ -77,12 +77,12 @@ impl ReaderHandle {
     }
 
     /// Makes the thread end; its last event is still received.
-    pub(super) fn quit(&mut self) {
+    pub(crate) fn quit(&mut self) {
         self.running = None;
     }
 
     /// Ends the thread and closes the source, so that a child process ends before this one.
-    pub(super) async fn end(&mut self) {
+    pub(crate) async fn end(&mut self) {
         self.quit();
         self.events.close();
         let drained = async { while self.events.recv().await.is_some() {} };
@@ -237,7 +237,7 @@ const MAX_CATCH_UP: Span = Span::from_secs(1);
 const HISTORY: MeterHistory = MeterHistory::Bounded { ms: 86_400_000 };
 
 /// The failure for a panicked thread, which has already reported the reason.
-pub(super) fn thread_panicked() -> Failure {
+pub(crate) fn thread_panicked() -> Failure {
     Failure::new(Exit::Internal, "internal error: the reader thread has panicked")
 }
 

@@ -12,25 +12,25 @@ use aulos_rt::LatestReader;
 use aulos_rt::channel::Receiver;
 
 /// The address on which a mount's port is open, or the error that keeps it closed.
-pub(super) type PortStatus = Result<SocketAddr, String>;
+pub(crate) type PortStatus = Result<SocketAddr, String>;
 
 /// One mount and the live source on it.
 #[derive(Debug)]
-pub(super) struct LiveInput {
-    pub(super) mount: Mount,
-    pub(super) seat: DjMountSlot,
-    pub(super) state: LatestReader<DjFeederState>,
+pub(crate) struct LiveInput {
+    pub(crate) mount: Mount,
+    pub(crate) seat: DjMountSlot,
+    pub(crate) state: LatestReader<DjFeederState>,
     /// Titles from the stream itself.
-    pub(super) titles: Receiver<TrackMetadata>,
+    pub(crate) titles: Receiver<TrackMetadata>,
     /// Whether the mount's port is open; none until the listener has reported.
-    pub(super) port_status: Option<PortStatus>,
-    pub(super) about: DjInfo,
-    pub(super) since: Instant,
-    pub(super) title: Option<TrackMetadata>,
+    pub(crate) port_status: Option<PortStatus>,
+    pub(crate) about: DjInfo,
+    pub(crate) since: Instant,
+    pub(crate) title: Option<TrackMetadata>,
 }
 
 impl LiveInput {
-    pub(super) fn status(&mut self) -> DjStatus {
+    pub(crate) fn status(&mut self) -> DjStatus {
         let state = *self.state.read();
         while let Ok(title) = self.titles.try_recv() {
             self.title = Some(title);
@@ -52,7 +52,7 @@ impl LiveInput {
     }
 
     /// Why the mount cannot accept a source.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         self.port_status.as_ref()?.as_ref().err().cloned()
     }
 }

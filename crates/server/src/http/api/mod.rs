@@ -5,6 +5,13 @@
 //! forgotten. A library that derives the document from types was rejected: most answers are
 //! rendered as text and have no type.
 
+pub(super) mod history;
+pub(super) mod recordings;
+pub(super) mod resource;
+pub(super) mod sounds;
+pub(super) mod system;
+pub(super) mod waveform;
+
 use std::sync::LazyLock;
 
 use aulos_control::access::Role;
@@ -21,10 +28,11 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use serde_json::{Map, Value, json};
 
-use super::app_state::{AppState, json_response};
-use super::large_body::answer_response;
-use super::resource::{Change, Content, Parameter, ParameterKind as Kind, Query, Resource};
-use super::{history, recordings, sounds, system};
+use crate::http::api::resource::{
+    Change, Content, Parameter, ParameterKind as Kind, Query, Resource,
+};
+use crate::http::app_state::{AppState, json_response};
+use crate::http::large_body::answer_response;
 
 const EVENTS: &[Parameter] = &[
     Parameter {
@@ -306,7 +314,7 @@ mod tests {
         assert_eq!(Query::parse(EVENTS, &uri).unwrap().text("station"), Some("a b c"));
     }
 
-    const PAGE: &str = include_str!("../../../../docs/reference/http-api.md");
+    const PAGE: &str = include_str!("../../../../../docs/reference/http-api.md");
 
     /// A route beside the table would need no role and be in no document.
     #[test]
@@ -341,10 +349,10 @@ mod tests {
             assert!(PAGE.contains(&row), "docs/reference/http-api.md has no row `{row}`");
         }
         for (name, text) in [
-            ("routes.rs", include_str!("routes.rs")),
-            ("monitoring.rs", include_str!("monitoring.rs")),
+            ("routes.rs", include_str!("../routes.rs")),
+            ("monitoring.rs", include_str!("../monitoring.rs")),
             ("mod.rs", include_str!("mod.rs")),
-            ("web.rs", include_str!("web.rs")),
+            ("web.rs", include_str!("../web.rs")),
         ] {
             let begin = concat!("\"/", "api/");
             assert!(!text.contains(begin), "{name} has a path of the API beside the table");

@@ -18,10 +18,10 @@ use aulos_rt::{LineSender, LostLines, line_queue};
 /// Prints a line for people on standard error, as `eprintln!` would.
 macro_rules! note {
     ($($argument:tt)*) => {
-        $crate::cli::console::write_error(format!($($argument)*) + "\n")
+        $crate::cli::output::console::write_error(format!($($argument)*) + "\n")
     };
 }
-pub(super) use note;
+pub(crate) use note;
 
 /// The queue of standard error, which belongs to the process. The thread of a command starts with its
 /// first line: most print none, and one that was told to use one thread has no other.
@@ -38,14 +38,14 @@ static LOST_LINES_REPORT: OnceLock<LostLinesReport> = OnceLock::new();
 
 /// Where lines go.
 #[derive(Clone)]
-pub(super) enum LineOutput {
+pub(crate) enum LineOutput {
     Stderr,
     Queue(LineSender),
 }
 
 impl LineOutput {
     /// Writes a line without waiting.
-    pub(super) fn push(&self, line: Vec<u8>) {
+    pub(crate) fn push(&self, line: Vec<u8>) {
         match (self, LOST_LINES_REPORT.get()) {
             (Self::Queue(lines), _) => lines.push(line),
             (Self::Stderr, Some(report)) => STDERR.get_or_init(|| start_stderr(*report)).push(line),
@@ -57,7 +57,7 @@ impl LineOutput {
 
 /// From now on standard error has a queue; `report` makes the line that says what is missing. The
 /// thread of a server starts now, because its number of threads is fixed.
-pub(super) fn start(report: LostLinesReport, is_server: bool) -> LineOutput {
+pub(crate) fn start(report: LostLinesReport, is_server: bool) -> LineOutput {
     LOST_LINES_REPORT.get_or_init(|| report);
     if is_server {
         STDERR.get_or_init(|| start_stderr(report));
@@ -66,12 +66,12 @@ pub(super) fn start(report: LostLinesReport, is_server: bool) -> LineOutput {
 }
 
 /// The log has a queue of its own.
-pub(super) fn set_log(queue: &LineSender) {
+pub(crate) fn set_log(queue: &LineSender) {
     LOG.get_or_init(|| queue.clone());
 }
 
 /// How many lines of the log, and of standard error, were lost.
-pub(super) fn lost_lines() -> u64 {
+pub(crate) fn lost_lines() -> u64 {
     [&STDERR, &LOG].into_iter().filter_map(OnceLock::get).map(LineSender::lost).sum()
 }
 
@@ -90,7 +90,7 @@ fn output(stream: impl AsFd) -> io::Result<File> {
 }
 
 /// Starts a thread that writes to `out`. Without a thread all lines are lost.
-pub(super) fn start_writer(
+pub(crate) fn start_writer(
     name: &str,
     mut out: impl Write + Send + 'static,
     report: LostLinesReport,
@@ -101,28 +101,28 @@ pub(super) fn start_writer(
 }
 
 /// Writes a text to standard error, without waiting: a line, or a piece of one.
-pub(super) fn write_error(text: String) {
+pub(crate) fn write_error(text: String) {
     LineOutput::Stderr.push(text.into_bytes());
 }
 
 /// Writes a line to standard error before a progress bar is drawn again.
-pub(super) fn write_now(line: impl Display) {
+pub(crate) fn write_now(line: impl Display) {
     note!("{line}");
     flush();
 }
 
 /// Waits a moment until standard error has everything.
-pub(super) fn flush() {
+pub(crate) fn flush() {
     if let Some(stderr) = STDERR.get() {
         stderr.flush(FLUSH_LIMIT);
     }
 }
 
 /// The message of a server on standard output. It starts without a reader of that, too.
-pub(super) struct StartupMessage(LineSender);
+pub(crate) struct StartupMessage(LineSender);
 
 impl StartupMessage {
-    pub(super) fn print(text: String) -> Self {
+    pub(crate) fn print(text: String) -> Self {
         let sender = match output(io::stdout()) {
             Ok(stdout) => start_writer("aulos-stdout", stdout, |_| Vec::new()),
             Err(_) => line_queue().0,

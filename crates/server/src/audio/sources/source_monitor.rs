@@ -7,13 +7,13 @@ use aulos_io::feed::FeedState;
 use aulos_rt::LatestReader;
 
 use super::live_input::LiveInput;
-use super::rtp::RtpSourceHandle;
 use super::snapcast_monitor::SnapcastMonitor;
+use crate::audio::rtp::RtpSourceHandle;
 use crate::radio::RadioStatusHandle;
 
 /// Handle to the state of a source.
 #[derive(Debug)]
-pub(super) enum SourceMonitor {
+pub(crate) enum SourceMonitor {
     /// Generated here or by another station; cannot fail.
     Generated,
     /// Raw samples from outside.
@@ -32,7 +32,7 @@ pub(super) enum SourceMonitor {
 
 impl SourceMonitor {
     /// When the source is tried again, if it has failed.
-    pub(super) fn retry_at(&mut self) -> Option<Instant> {
+    pub(crate) fn retry_at(&mut self) -> Option<Instant> {
         match self {
             Self::Feed(_, retry) | Self::File(_, retry) => retry.get(),
             Self::Radio(radio) => radio.state().retry_at,
@@ -42,7 +42,7 @@ impl SourceMonitor {
     }
 
     /// The live input, if the source is one.
-    pub(super) fn live_input(&mut self) -> Option<&mut LiveInput> {
+    pub(crate) fn live_input(&mut self) -> Option<&mut LiveInput> {
         match self {
             Self::Dj(input) => Some(input),
             _ => None,

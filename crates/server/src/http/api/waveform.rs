@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use aulos_files::record::{Waveform, WaveformScan};
 use serde_json::{Value, json};
 
-use super::pages::{FileServer, PageError};
+use crate::http::pages::{FileServer, PageError};
 
 /// The shortest pause between two steps.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
 /// The one that is being computed, and the last one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waveforms(Arc<Mutex<State>>);
+pub(crate) struct Waveforms(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -30,10 +30,10 @@ struct State {
 
 /// A file of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Recording {
-    pub(super) folder: PathBuf,
-    pub(super) recorder: String,
-    pub(super) name: PathBuf,
+pub(crate) struct Recording {
+    pub(crate) folder: PathBuf,
+    pub(crate) recorder: String,
+    pub(crate) name: PathBuf,
 }
 
 impl Waveforms {
@@ -41,7 +41,7 @@ impl Waveforms {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(super) async fn answer(
+    pub(crate) async fn answer(
         &self,
         files: &FileServer,
         recording: Recording,

@@ -15,12 +15,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::app_state::{AppState, json_response};
-use super::pages::{FileRequest, PageError};
 use super::resource::{Parameter, ParameterKind};
+use crate::http::app_state::{AppState, json_response};
+use crate::http::pages::{FileRequest, PageError};
 
 /// The parameters of an uploaded sound.
-pub(super) const SOUND: &[Parameter] = &[Parameter {
+pub(crate) const SOUND: &[Parameter] = &[Parameter {
     name: "name",
     kind: ParameterKind::Path,
     about: "the name of an uploaded sound",
@@ -30,7 +30,7 @@ pub(super) const SOUND: &[Parameter] = &[Parameter {
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `GET /api/v1/sounds`.
-pub(super) async fn list(State(app): State<AppState>) -> Response {
+pub(crate) async fn list(State(app): State<AppState>) -> Response {
     let config = app.control.config();
     let (roots, uploads) = (config.streams.roots.clone(), config.uploads());
     let found = app.sounds.run(move || Ok(list_sounds(&roots, &uploads)));
@@ -55,7 +55,7 @@ fn sound_json(sound: &Sound) -> Value {
 }
 
 /// `GET /api/v1/sounds/NAME`.
-pub(super) async fn file(
+pub(crate) async fn file(
     State(app): State<AppState>,
     Path(name): Path<String>,
     request: Request,
@@ -68,7 +68,7 @@ pub(super) async fn file(
 }
 
 /// `PUT /api/v1/sounds/NAME`.
-pub(super) async fn store(
+pub(crate) async fn store(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
@@ -120,7 +120,7 @@ pub(super) async fn store(
 }
 
 /// `DELETE /api/v1/sounds/NAME`.
-pub(super) async fn delete(
+pub(crate) async fn delete(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,

@@ -14,13 +14,13 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::app_state::{AppState, json_response};
-use super::pages::{FileRequest, PageError};
 use super::resource::{Parameter, ParameterKind, Query};
 use super::waveform::Recording;
+use crate::http::app_state::{AppState, json_response};
+use crate::http::pages::{FileRequest, PageError};
 
 /// The parameters of the list.
-pub(super) const LIST: &[Parameter] = &[
+pub(crate) const LIST: &[Parameter] = &[
     Parameter {
         name: "station",
         kind: ParameterKind::Text,
@@ -35,7 +35,7 @@ pub(super) const LIST: &[Parameter] = &[
 ];
 
 /// The parameters of a file.
-pub(super) const FILE: &[Parameter] = &[
+pub(crate) const FILE: &[Parameter] = &[
     Parameter { name: "station", kind: ParameterKind::Path, about: "the station's name" },
     Parameter { name: "recorder", kind: ParameterKind::Path, about: "the recorder's name" },
     Parameter {
@@ -65,7 +65,7 @@ fn recorders(control: &Control) -> Vec<(String, RecorderSettings)> {
 }
 
 /// `GET /api/v1/recordings`.
-pub(super) async fn list(State(app): State<AppState>, uri: Uri) -> Response {
+pub(crate) async fn list(State(app): State<AppState>, uri: Uri) -> Response {
     let query = match Query::parse(LIST, &uri) {
         Ok(query) => query,
         Err(refusal) => return refusal,
@@ -124,7 +124,7 @@ fn file_json(station: &str, recorder: &str, file: &RecordedFile) -> Value {
 }
 
 /// `GET /api/v1/recordings/STATION/RECORDER/FILE`.
-pub(super) async fn file(
+pub(crate) async fn file(
     State(app): State<AppState>,
     Path((station, recorder, name)): Path<(String, String, String)>,
     request: Request,

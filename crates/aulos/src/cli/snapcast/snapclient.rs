@@ -7,17 +7,17 @@ use aulos_player::{
 use aulos_server::exit::{Exit, Failure};
 use clap::{ArgAction, Args};
 
-use super::console::note;
-use super::play;
+use crate::cli::output::console::note;
+use crate::cli::play;
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   aulos snapclient tcp://kitchen --hostID attic --latency 20
   aulos snapclient -h kitchen -p 1704 --player file:filename=stdout
   ln -s aulos snapclient; ./snapclient ws://kitchen";
 
 #[derive(Debug, Args)]
-pub(super) struct SnapclientArgs {
+pub(crate) struct SnapclientArgs {
     /// Print help
     // Without the short form, which names the server here.
     #[arg(long, action = ArgAction::HelpLong)]
@@ -32,11 +32,11 @@ pub(super) struct SnapclientArgs {
 }
 
 /// What programs look for that start snapclient.
-pub(super) const VERSION_LINE: &str =
+pub(crate) const VERSION_LINE: &str =
     concat!("snapclient v0.34.0 (aulos ", env!("CARGO_PKG_VERSION"), ")\n");
 
 /// Plays with snapclient's arguments.
-pub(super) fn run(args: &SnapclientArgs) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &SnapclientArgs) -> Result<Exit, Failure> {
     let (options, output) = parse_arguments(&args.arguments)?;
     play::play(options, output)
 }

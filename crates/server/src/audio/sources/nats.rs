@@ -14,11 +14,11 @@ use aulos_session::snapcast::SnapcastInputSink;
 use super::snapcast::{PassParts, station_source};
 use super::snapcast_monitor::SnapcastMonitor;
 use super::source_monitor::SourceMonitor;
-use super::state::AudioState;
+use crate::audio::state::AudioState;
 use crate::nats::{PublicationState, PublishedStation};
 
 /// Opens a source.
-pub(super) fn open(
+pub(crate) fn open(
     source: &NatsSource,
     pass: Option<PassParts>,
     standby: Option<StandbyHandle>,
@@ -41,7 +41,7 @@ pub(super) fn open(
     not(feature = "nats"),
     expect(clippy::needless_pass_by_ref_mut, reason = "without NATS nothing is started")
 )]
-pub(super) fn publish(
+pub(crate) fn publish(
     config: &Station,
     channel: &StationDescriptor,
     chunks: Consumer<TimedChunk>,

@@ -1,5 +1,7 @@
 //! Opens any source for a thread that polls it.
 
+pub(super) mod source_reader;
+
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
@@ -20,7 +22,7 @@ use aulos_server::exit::{Exit, Failure};
 use aulos_server::feeder::{FeederCounters, make_feeder};
 use aulos_server::radio::{RadioClient, RadioParts, RadioStatusHandle};
 
-use super::output::usage_failure;
+use crate::cli::output::usage_failure;
 
 /// Parses a SOURCE argument; returns the source's name for display and its configuration. `-` is
 /// standard input, and a path stands for the file or the FIFO that it names.

@@ -11,8 +11,8 @@ use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
 
-use super::state::{AudioState, RunningStation};
 use super::station_link::StationLink;
+use crate::audio::state::{AudioState, RunningStation};
 
 impl StationLink {
     fn connect(&mut self, running: &mut RunningStation) {
@@ -31,7 +31,7 @@ impl StationLink {
 }
 
 /// Connects every link to the running station of its name.
-pub(super) fn connect_all(inner: &mut AudioState) {
+pub(crate) fn connect_all(inner: &mut AudioState) {
     let AudioState { links, stations, .. } = inner;
     links.retain(|link| !link.source.is_abandoned());
     for link in links {

@@ -1,5 +1,14 @@
 //! Opens a station's inputs from the configuration.
 
+pub(super) mod djs;
+pub(super) mod links;
+pub(super) mod live_input;
+pub(super) mod nats;
+pub(super) mod snapcast;
+pub(super) mod snapcast_monitor;
+pub(super) mod source_monitor;
+pub(super) mod station_link;
+
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -19,13 +28,11 @@ use aulos_io::reactor::StationDescriptor;
 use aulos_proto::http::HttpUrl;
 use aulos_proto::titles::TitleCharset;
 
-use super::djs;
-use super::nats;
-use super::rtp;
-use super::snapcast::{self, PassParts};
-use super::source_monitor::SourceMonitor;
-use super::state::AudioState;
-use super::station_link::StationLink;
+use crate::audio::rtp;
+use crate::audio::sources::snapcast::PassParts;
+use crate::audio::sources::source_monitor::SourceMonitor;
+use crate::audio::sources::station_link::StationLink;
+use crate::audio::state::AudioState;
 use crate::feeder::make_feeder;
 use crate::radio::RadioParts;
 

@@ -8,7 +8,7 @@ use aulos_session::snapcast::{PassObstacle, SnapcastInputStatus};
 
 /// The status of a source, and what the log has of it.
 #[derive(Debug)]
-pub(super) struct SnapcastMonitor {
+pub(crate) struct SnapcastMonitor {
     state: LatestReader<SnapcastInputStatus>,
     passes: bool,
     logged: Option<PassObstacle>,
@@ -16,23 +16,23 @@ pub(super) struct SnapcastMonitor {
 
 impl SnapcastMonitor {
     /// The monitor of a source that is to pass its chunks, or not.
-    pub(super) const fn new(state: LatestReader<SnapcastInputStatus>, passes: bool) -> Self {
+    pub(crate) const fn new(state: LatestReader<SnapcastInputStatus>, passes: bool) -> Self {
         Self { state, passes, logged: None }
     }
 
     /// Why the source cannot be played.
-    pub(super) fn problem(&mut self) -> Option<String> {
+    pub(crate) fn problem(&mut self) -> Option<String> {
         self.state.read().error.as_ref().map(ToString::to_string)
     }
 
     /// When the server is contacted again, if the last connection has failed.
-    pub(super) fn retry_at(&mut self) -> Option<Instant> {
+    pub(crate) fn retry_at(&mut self) -> Option<Instant> {
         self.state.read().retry_at
     }
 
     /// Whether its chunks are passed, for a source that is to pass them; `state` is that of its
     /// station if it is on air.
-    pub(super) fn pass_status(&mut self, state: Option<PassThroughState>) -> Option<PassStatus> {
+    pub(crate) fn pass_status(&mut self, state: Option<PassThroughState>) -> Option<PassStatus> {
         if !self.passes {
             return None;
         }
@@ -53,7 +53,7 @@ impl SnapcastMonitor {
     }
 
     /// Logs a new obstacle.
-    pub(super) fn log_obstacle(&mut self, station: &str) {
+    pub(crate) fn log_obstacle(&mut self, station: &str) {
         let obstacle = self.state.read().pass_obstacle;
         if obstacle == self.logged {
             return;
