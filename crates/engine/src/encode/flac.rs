@@ -107,11 +107,11 @@ impl FlacEncoder {
     /// [`EncodeError::Shape`].
     pub fn quantize(&mut self, block: &Block) -> Result<&[i32], EncodeError> {
         check_block(block, self.spec, self.block)?;
-        self.to_integers(block.samples());
+        self.fill_integers(block.samples());
         Ok(&self.integers)
     }
 
-    fn to_integers(&mut self, samples: &[f32]) {
+    fn fill_integers(&mut self, samples: &[f32]) {
         self.clipped += self.dither.to_integers(self.bits, samples, &mut self.integers) as u64;
     }
 
@@ -124,7 +124,7 @@ impl FlacEncoder {
     }
 
     fn encode_samples(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.to_integers(samples);
+        self.fill_integers(samples);
         self.write(|encoded| encoded.drain_into(out))
     }
 

@@ -351,7 +351,7 @@ mod tests {
         for (name, text) in [
             ("routes.rs", include_str!("../routes.rs")),
             ("monitoring.rs", include_str!("../monitoring.rs")),
-            ("mod.rs", include_str!("mod.rs")),
+            ("mod.rs", include_str!("../mod.rs")),
             ("web.rs", include_str!("../web.rs")),
         ] {
             let begin = concat!("\"/", "api/");
