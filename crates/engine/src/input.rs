@@ -6,14 +6,14 @@
 mod arrival;
 mod earlier_rates;
 mod normalizer;
-
-use std::collections::VecDeque;
+mod staged;
+mod timing;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
 use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::normalize::NormalizerError;
 use aulos_dsp::silence::{self, SilenceDetector};
-use aulos_dsp::{ResampleProgress, Resampler, apply_gain};
+use aulos_dsp::{ResampleProgress, apply_gain};
 
 use crate::loudness::{Loudness, LoudnessMeter};
 use crate::loudness_processor::NormalizerConfig;
@@ -23,8 +23,9 @@ use crate::servo::Servo;
 use crate::source::{BLOCK_SAMPLES, Pacing, PullResult, Source};
 use crate::standby::{LinkState, Standby, StandbyControl, StandbyRequest};
 use crate::switch::InputFacts;
-use earlier_rates::EarlierRates;
 use normalizer::InputNormalizer;
+use staged::StagedAudio;
+use timing::InputTiming;
 
 /// Configuration of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,8 +55,7 @@ pub struct Input {
     source: Box<dyn Source>,
     rate: SampleRate,
     layout: ChannelLayout,
-    buffer: Span,
-    timeout: Span,
+    timing: InputTiming,
     gain: f32,
     /// Buffer for the source's next block.
     block: Block,
@@ -63,14 +63,8 @@ pub struct Input {
     /// often within the buffer.
     block_pending: bool,
     remixed: Vec<f32>,
-    /// Frames in the station's layout at the source's rate, oldest first; at the front those of
-    /// earlier rates.
-    staged: VecDeque<f32>,
-    earlier_rates: EarlierRates,
-    resampler: Resampler,
-    source_rate: SampleRate,
+    staged: StagedAudio,
     servo: Servo,
-    drift: Ppm,
     ended: bool,
     lost: bool,
     full: bool,
@@ -108,26 +102,21 @@ impl Input {
         let Config { buffer, timeout, gain, silence, standby } = config;
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
-        let most = limit(source.pacing(), rate, buffer).max(onset_limit(source.pacing(), rate));
-        let staged = staging_capacity(most, layout);
-        let keeps = (source.pacing() == Pacing::Streamed).then_some(buffer + buffer * 3 / 4);
+        let timing = InputTiming { pacing: source.pacing(), buffer, timeout };
+        let most = timing.max_frames_in_silence(rate);
+        let keeps = (timing.pacing == Pacing::Streamed).then_some(buffer + buffer * 3 / 4);
         Self {
             source,
             rate,
             layout,
-            buffer,
-            timeout,
+            timing,
             gain,
             block: Block::with_capacity(rate, layout, BLOCK_SAMPLES),
             block_pending: false,
             // Not zeroed: most sources have the station's channels, and never touch these pages.
             remixed: Vec::with_capacity(BLOCK_SAMPLES * layout.channels()),
-            staged: VecDeque::with_capacity(staged),
-            earlier_rates: EarlierRates::new(),
-            resampler: Resampler::new(layout.channels(), rate, rate),
-            source_rate: rate,
+            staged: StagedAudio::new(staging_frames(most), layout.channels(), rate),
             servo: Servo::new(buffer, keeps),
-            drift: Ppm::ZERO,
             ended: false,
             lost: false,
             full: false,
@@ -171,7 +160,7 @@ impl Input {
         }
         if differs {
             self.detector =
-                SilenceDetector::new(self.silence, self.source_rate, self.layout.channels());
+                SilenceDetector::new(self.silence, self.staged.rate(), self.layout.channels());
             (self.last_arrival, self.at_sender_start) = (None, true);
             (self.ended, self.lost) = (false, false);
         }
@@ -184,7 +173,7 @@ impl Input {
     /// [`NormalizerError`] when a setting is out of range.
     pub fn with_normalizer(mut self, config: &NormalizerConfig) -> Result<Self, NormalizerError> {
         self.normalizer =
-            Some(InputNormalizer::new(config.clone(), self.source_rate, self.layout)?);
+            Some(InputNormalizer::new(config.clone(), self.staged.rate(), self.layout)?);
         self.reserve_staging();
         Ok(self)
     }
@@ -201,7 +190,8 @@ impl Input {
     /// # Real-time
     /// Does not allocate, except when the source changes its sample rate.
     pub fn refill(&mut self, now: Instant) {
-        let surplus = self.staged_frames() > self.usual_limit() && !self.full;
+        let surplus =
+            self.staged.frames() > self.timing.max_frames(self.staged.rate()) && !self.full;
         self.holds_onset =
             self.keeps_onset() && (self.detector.is_silent() || (self.holds_onset && surplus));
         // A block that waits holds up its sender.
@@ -211,14 +201,18 @@ impl Input {
             if self
                 .normalizer
                 .as_ref()
-                .is_some_and(|normalizer| normalizer.is_busy(self.source_rate))
+                .is_some_and(|normalizer| normalizer.is_busy(self.staged.rate()))
             {
                 return;
             }
             // The look-ahead is filled before it outputs anything, so it does not count as
             // buffered.
             let ahead = self.normalizer.as_ref().map_or(0, InputNormalizer::frames_until_output);
-            if self.staged_frames() >= self.limit() + ahead {
+            let most = match self.holds_onset {
+                true => self.timing.max_frames_in_silence(self.staged.rate()),
+                false => self.timing.max_frames(self.staged.rate()),
+            };
+            if self.staged.frames() >= most + ahead {
                 self.full = true;
                 self.servo.hold(now);
                 return;
@@ -244,7 +238,7 @@ impl Input {
     /// far were due, `elapsed` the time since the last call.
     pub fn update_drift(&mut self, due: Instant, elapsed: Span) {
         // The rest of a sender that has ended is played at the last rate.
-        if !self.has_clock() || self.ended || self.lost {
+        if !self.timing.has_clock() || self.ended || self.lost {
             return;
         }
         // The sender continues between two arrivals. Without that part the fill level would be a
@@ -259,13 +253,7 @@ impl Input {
         } else {
             self.servo.update(fill, elapsed)
         };
-        if drift != self.drift {
-            self.drift = drift;
-            self.resampler.set_drift(drift);
-            if let Some(earlier) = self.earlier_rates.front() {
-                earlier.resampler.set_drift(drift);
-            }
-        }
+        self.staged.set_drift(drift);
     }
 
     /// Restarts the fill estimate, because the source goes on air.
@@ -282,17 +270,9 @@ impl Input {
     pub(crate) fn align(&mut self, due: Instant, frames: Frames, ahead: Span) {
         let Some(last) = self.last_arrival.filter(|_| self.ready_chunks.is_some()) else { return };
         let fill = self.buffered() + (due - last) + ahead;
-        let surplus = fill - self.rate.span(frames) - self.buffer;
-        let channels = self.layout.channels();
-        self.discard(self.source_rate.frames(surplus));
-        let rate = self.earlier_rates.front().map_or(self.source_rate, |earlier| earlier.rate);
-        let missing = rate.frames((-surplus).min(MAX_SILENT_START)).as_usize();
-        let room = (self.staged.capacity() - self.staged.len()) / channels;
-        let silent = missing.min(room);
-        (0..silent * channels).for_each(|_| self.staged.push_front(0.0));
-        if let Some(earlier) = self.earlier_rates.front() {
-            earlier.frames += silent;
-        }
+        let surplus = fill - self.rate.span(frames) - self.timing.buffer;
+        self.staged.discard(self.staged.rate().frames(surplus));
+        self.staged.push_silence_front((-surplus).min(MAX_SILENT_START));
     }
 
     /// The source's audio in the encoding of the station.
@@ -315,7 +295,7 @@ impl Input {
         let mut produced = 0;
         self.at_sender_start = false;
         while produced < wanted {
-            let step = self.resample(&mut out[produced * channels..]);
+            let step = self.staged.resample(&mut out[produced * channels..]);
             produced += step.produced.as_usize();
             if step == ResampleProgress::default() && !self.finish_earlier_rate(now) {
                 break;
@@ -332,14 +312,14 @@ impl Input {
             () if self.block_pending || self.ended || self.lost => Span::ZERO,
             // What is discarded could not be played when it turns out to be sound.
             () if self.keeps_onset() && self.detector.is_silent() => {
-                self.buffer.max(SilenceDetector::ONSET)
+                self.timing.buffer.max(SilenceDetector::ONSET)
             }
-            () => self.buffer,
+            () => self.timing.buffer,
         };
-        let surplus = Frames::from(self.staged_frames()) - self.source_rate.frames(keep);
-        let frames = self.source_rate.frames(self.rate.span(frames)).min(surplus);
+        let surplus = Frames::from(self.staged.frames()) - self.staged.rate().frames(keep);
+        let frames = self.staged.rate().frames(self.rate.span(frames)).min(surplus);
         self.at_sender_start &= frames == Frames::ZERO;
-        self.discard(frames);
+        self.staged.discard(frames);
         self.finish_earlier_rate(now);
     }
 
@@ -348,7 +328,7 @@ impl Input {
     /// # Real-time
     /// Does not allocate.
     pub fn clear(&mut self, now: Instant) {
-        if self.source.pacing() != Pacing::OnDemand {
+        if self.timing.pacing != Pacing::OnDemand {
             self.discard_all(now);
         }
     }
@@ -361,9 +341,8 @@ impl Input {
     pub fn rewind(&mut self, now: Instant, scratch: &mut [f32]) {
         self.source.rewind();
         (self.block_pending, self.ended) = (false, false);
-        self.clear_staged();
+        self.staged.clear();
         self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
-        self.reset_resampler();
         self.refill(now);
         self.discard_resampler_tail(now, scratch);
     }
@@ -429,13 +408,13 @@ impl Input {
     #[must_use]
     pub fn facts(&self) -> InputFacts {
         InputFacts {
-            pacing: self.source.pacing(),
+            pacing: self.timing.pacing,
             buffered: self.buffered(),
-            prime_target: self.buffer,
+            prime_target: self.timing.buffer,
             full: self.full,
             ended: self.ended,
             last_arrival: self.last_arrival,
-            timeout: self.timeout,
+            timeout: self.timing.timeout,
             lost: self.lost,
             verdict: self.detector.verdict(),
             standby: if self.standby_control.is_some() { self.standby } else { Standby::Hot },
@@ -446,16 +425,14 @@ impl Input {
     /// The buffered audio.
     #[must_use]
     pub fn buffered(&self) -> Span {
-        let earlier = self.earlier_rates.iter();
-        let span = earlier.fold(Span::ZERO, |sum, it| sum + it.rate.span(it.frames.into()));
-        span + self.source_rate.span(self.current_frames().into())
+        self.staged.duration()
     }
 
     /// Loudness of the source as it arrives, in the station's channels and before its gain.
     #[must_use]
     pub fn loudness(&self, now: Instant) -> Loudness {
         match self.last_arrival {
-            Some(last) if now.since(last) < self.max_gap() => self.meter.loudness(),
+            Some(last) if now.since(last) < self.timing.max_gap() => self.meter.loudness(),
             _ => self.meter.loudness_in_silence(),
         }
     }
@@ -477,15 +454,12 @@ impl Input {
     /// The latest rate and layout of the source.
     #[must_use]
     pub const fn source_spec(&self) -> (SampleRate, ChannelLayout) {
-        (self.source_rate, self.block.layout())
+        (self.staged.rate(), self.block.layout())
     }
 
     /// How much audio its resampler holds.
     pub(crate) fn latency(&self) -> Span {
-        match self.earlier_rates.iter().next() {
-            Some(earlier) => earlier.rate.span(earlier.resampler.latency()),
-            None => self.source_rate.span(self.resampler.latency()),
-        }
+        self.staged.latency()
     }
 
     fn discard_all(&mut self, now: Instant) {
@@ -504,71 +478,10 @@ impl Input {
             }
         }
         self.block_pending = false;
-        self.clear_staged();
+        self.staged.clear();
         self.ready_chunks.iter_mut().for_each(ReadyChunkQueue::clear);
         self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
-        self.reset_resampler();
         self.servo.interrupt();
-    }
-
-    /// Clears the resampler and its drift.
-    fn reset_resampler(&mut self) {
-        self.resampler.reset();
-        self.drift = Ppm::ZERO;
-    }
-
-    /// Buffered frames of the source's rate; those of an earlier rate count by their duration.
-    fn staged_frames(&self) -> usize {
-        let earlier = self.earlier_rates.iter();
-        let earlier = earlier.map(|it| self.source_rate.frames(it.rate.span(it.frames.into())));
-        earlier.map(Frames::as_usize).sum::<usize>() + self.current_frames()
-    }
-
-    /// Buffered frames that have the source's rate.
-    fn current_frames(&self) -> usize {
-        self.staged.len() / self.layout.channels() - self.earlier_rates.frames()
-    }
-
-    /// Discards this many frames of the source's rate, or their duration, at the front.
-    fn discard(&mut self, frames: Frames) {
-        let (earlier, rest) = self.earlier_rates.discard(frames, self.source_rate);
-        let samples = (earlier + rest.as_usize()) * self.layout.channels();
-        self.staged.drain(..samples.min(self.staged.len()));
-    }
-
-    fn clear_staged(&mut self) {
-        self.staged.clear();
-        self.earlier_rates.clear();
-    }
-
-    /// One step of the resampler of the oldest audio.
-    fn resample(&mut self, out: &mut [f32]) -> ResampleProgress {
-        let channels = self.layout.channels();
-        let (front, _) = self.staged.as_slices();
-        let step = match self.earlier_rates.front() {
-            Some(earlier) => {
-                let own = front.len().min(earlier.frames * channels);
-                let step = earlier.resampler.process(&front[..own], out);
-                earlier.frames -= step.consumed.as_usize();
-                step
-            }
-            None => self.resampler.process(front, out),
-        };
-        self.staged.drain(..step.consumed.as_usize() * channels);
-        step
-    }
-
-    fn limit(&self) -> usize {
-        let onset = if self.holds_onset { self.onset_limit() } else { 0 };
-        self.usual_limit().max(onset)
-    }
-
-    fn usual_limit(&self) -> usize {
-        limit(self.source.pacing(), self.source_rate, self.buffer)
-    }
-
-    fn onset_limit(&self) -> usize {
-        onset_limit(self.source.pacing(), self.source_rate)
     }
 
     /// Whether it may play later than its buffer says, so that a sound after silence is complete.
@@ -593,45 +506,17 @@ pub struct ReadResult {
     pub starved: bool,
 }
 
-/// Maximum number of buffered frames. For live sources it is twice the buffer, so that a burst fits
-/// while its start is still unplayed, and at least [`MIN_CAPACITY`].
-fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
-    let span = match pacing {
-        Pacing::Live | Pacing::LocalClock | Pacing::Streamed => (buffer + buffer).max(MIN_CAPACITY),
-        Pacing::OnDemand => ON_DEMAND_AHEAD,
-    };
-    rate.frames(span).as_usize()
-}
-
-/// Maximum number of buffered frames while the source is silent: the sound before the decision that
-/// there is sound fits.
-fn onset_limit(pacing: Pacing, rate: SampleRate) -> usize {
-    match pacing {
-        Pacing::Live | Pacing::LocalClock | Pacing::Streamed => {
-            rate.frames(SilenceDetector::ONSET + MIN_CAPACITY).as_usize()
-        }
-        Pacing::OnDemand => 0,
-    }
-}
-
-/// Samples to reserve for so many buffered frames. The memory is traversed in use, so it is no
-/// larger than the rate requires, and a higher rate reserves its own.
-const fn staging_capacity(limit: usize, layout: ChannelLayout) -> usize {
-    (limit + BLOCK_SAMPLES + SLACK_FRAMES) * layout.channels()
+/// Frames to reserve for so many buffered ones. The memory is traversed in use, so it is no larger
+/// than the rate requires, and a higher rate reserves its own.
+const fn staging_frames(limit: usize) -> usize {
+    limit + BLOCK_SAMPLES + SLACK_FRAMES
 }
 
 /// Reserve of a live source for a fade-out when it stops unexpectedly.
 pub(crate) const FADE_RESERVE: Span = Span::from_millis(10);
 
-/// Twice the longest chunk of a station: the next quantum and the reserve for a fade fit, however
-/// short the buffer is.
-const MIN_CAPACITY: Span = Span::from_millis(120);
-
 /// A source with ready chunks waits so long for the time of its first frame.
 const MAX_SILENT_START: Span = Span::from_millis(60);
-
-/// Read-ahead of files and generators.
-const ON_DEMAND_AHEAD: Span = Span::from_millis(60);
 
 /// Maximum number of recorders on one input.
 const MAX_RECORD_TAPS: usize = 8;

@@ -29,6 +29,7 @@ use plan::{CommandPlan, RecorderMode};
 pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
+use stall::Stalls;
 pub use types::{
     CommandError, CommandTime, DEFAULT_PRE_ROLL, GapReason, MARKER_AHEAD, MARKER_EARLY,
     MAX_PLANNED, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, PauseMode, RecorderCommand, RecorderConfig,
@@ -80,7 +81,7 @@ pub struct Recorder {
     /// Frames that were received and may still be written, oldest first, without a gap.
     runs: VecDeque<BufferedRun>,
     /// Stalls before frames that may still be written, oldest first.
-    stalls: VecDeque<Stall>,
+    stalls: Stalls,
     /// The frame after the last one received.
     position: MediaTime,
     stage: Stage,
@@ -99,16 +100,6 @@ struct BufferedRun {
     to: MediaTime,
     /// Why the frames are missing; `None` if they were received.
     missing: Option<GapReason>,
-}
-
-/// A stall that the recording has not passed yet.
-#[derive(Clone, Copy, Debug)]
-struct Stall {
-    /// The first frame after it.
-    at: MediaTime,
-    /// Missing frames that are not replaced by silence yet.
-    frames: Frames,
-    is_reported: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +151,7 @@ impl Recorder {
             clock: WallClock::default(),
             clock_monitor: ClockMonitor::default(),
             runs: VecDeque::new(),
-            stalls: VecDeque::new(),
+            stalls: Stalls::default(),
             position: MediaTime::ZERO,
             stage: Stage::Idle { oldest: MediaTime::ZERO },
             plan: CommandPlan::default(),
@@ -182,7 +173,7 @@ impl Recorder {
         };
         match self.timeline.map(goes_on) {
             None => self.begin_timeline(run),
-            Some(true) if self.note_stall(&run) => {
+            Some(true) if self.stalls.note(&run) => {
                 self.timeline = Some(run.timeline);
                 self.append_run(run);
             }
@@ -450,7 +441,7 @@ impl Recorder {
             self.cut(segment, next, cause);
             return true;
         }
-        let ends = [self.plan.next_frame(), due.map(|(at, _)| at), self.next_stall(next)];
+        let ends = [self.plan.next_frame(), due.map(|(at, _)| at), self.stalls.next_after(next)];
         let end = ends.into_iter().flatten().fold(run.to, Ord::min);
         let (from, frames) = (next, end.since(next));
         let output = match run.missing {
@@ -489,7 +480,7 @@ impl Recorder {
                     self.cut(segment, next, cause);
                     return true;
                 }
-                let ends = [due.map(|(at, _)| at), self.next_stall(next)];
+                let ends = [due.map(|(at, _)| at), self.stalls.next_after(next)];
                 let end = ends.into_iter().flatten().fold(limit, Ord::min);
                 segment.frames += end.since(next);
                 (next, end.since(next), end)
@@ -582,11 +573,12 @@ impl Recorder {
         while self.runs.front().is_some_and(|run| run.to <= below) {
             self.runs.pop_front();
         }
-        self.drop_stalls(below);
+        self.stalls.drop_before(below);
     }
 
     fn opening(&self, number: u64, at: MediaTime, cause: SegmentReason) -> SegmentStart {
-        let utc = self.utc(at).as_nanos().saturating_sub(self.stalled_since(at).as_nanos());
+        let stalled = self.rate().span(self.stalls.frames_since(at));
+        let utc = self.utc(at).as_nanos().saturating_sub(stalled.as_nanos());
         let utc = UnixTime::from_nanos(utc);
         SegmentStart { number, at, utc, rate: self.rate(), cause }
     }

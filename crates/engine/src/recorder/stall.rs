@@ -1,28 +1,68 @@
 //! Stalls of a station: while its process or its machine stood still, no frames were made, and its
 //! timeline goes on later. Silence of the same length keeps a recording in time.
 
+use std::collections::VecDeque;
+
 use aulos_core::{Frames, MediaTime, Span};
 
-use super::{FrameRun, GapReason, Recorder, RecorderOutput, Segment, Stall};
+use super::{FrameRun, GapReason, Recorder, RecorderOutput, Segment};
 
-impl Recorder {
+/// A stall that the recording has not passed yet.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    /// The first frame after it.
+    at: MediaTime,
+    /// Missing frames that are not replaced by silence yet.
+    frames: Frames,
+    is_reported: bool,
+}
+
+/// The stalls that the recording has not passed yet, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Stalls(VecDeque<Stall>);
+
+impl Stalls {
     /// Notes a stall before the frames of `run`; false if it is too long for silence, so that the
     /// frames begin another segment.
-    pub(super) fn note_stall(&mut self, run: &FrameRun) -> bool {
+    pub(super) fn note(&mut self, run: &FrameRun) -> bool {
         if run.stall > MAX_STALL_SILENCE {
             return false;
         }
         let frames = run.timeline.rate().frames(run.stall);
         if frames > Frames::ZERO {
-            self.stalls.push_back(Stall { at: run.pts, frames, is_reported: false });
+            self.0.push_back(Stall { at: run.pts, frames, is_reported: false });
         }
         true
     }
 
+    /// The first frame after `next` before which silence is missing.
+    pub(super) fn next_after(&self, next: MediaTime) -> Option<MediaTime> {
+        self.0.iter().map(|stall| stall.at).find(|at| *at > next)
+    }
+
+    /// How many frames later the timeline, which is that after all stalls, has the frame `at`.
+    pub(super) fn frames_since(&self, at: MediaTime) -> Frames {
+        let stalls = self.0.iter().filter(|stall| stall.at >= at);
+        stalls.fold(Frames::ZERO, |sum, stall| sum + stall.frames)
+    }
+
+    /// Forgets the stalls before a frame, which are left out.
+    pub(super) fn drop_before(&mut self, below: MediaTime) {
+        while self.0.front().is_some_and(|stall| stall.at < below) {
+            self.0.pop_front();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Recorder {
     /// Outputs silence for a stall before the frame `next`, up to the end of the segment.
     pub(super) fn fill_stall(&mut self, mut segment: Segment, next: MediaTime) -> bool {
         let due = self.due(&segment, next);
-        let Some(stall) = self.stalls.front_mut().filter(|stall| stall.at == next) else {
+        let Some(stall) = self.stalls.0.front_mut().filter(|stall| stall.at == next) else {
             return false;
         };
         if !core::mem::replace(&mut stall.is_reported, true) {
@@ -36,31 +76,13 @@ impl Recorder {
         let frames = due.map_or(stall.frames, |(at, _)| stall.frames.min(at.since(next)));
         stall.frames -= frames;
         if stall.frames == Frames::ZERO {
-            self.stalls.pop_front();
+            self.stalls.0.pop_front();
         }
         segment.frames += frames;
         self.advance_segment(segment, next);
         let cause = GapReason::Stalled;
         self.outputs.push_back(RecorderOutput::Silence { from: next, frames, cause });
         true
-    }
-
-    /// The first frame after `next` before which silence is missing.
-    pub(super) fn next_stall(&self, next: MediaTime) -> Option<MediaTime> {
-        self.stalls.iter().map(|stall| stall.at).find(|at| *at > next)
-    }
-
-    /// How much later the timeline, which is that after all stalls, has the frame `at`.
-    pub(super) fn stalled_since(&self, at: MediaTime) -> Span {
-        let stalls = self.stalls.iter().filter(|stall| stall.at >= at);
-        self.rate().span(stalls.fold(Frames::ZERO, |sum, stall| sum + stall.frames))
-    }
-
-    /// Forgets the stalls before a frame, which are left out.
-    pub(super) fn drop_stalls(&mut self, below: MediaTime) {
-        while self.stalls.front().is_some_and(|stall| stall.at < below) {
-            self.stalls.pop_front();
-        }
     }
 }
 
