@@ -3,7 +3,9 @@
 use core::ffi::{CStr, c_char, c_int};
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::normalize::{LookAhead, LoudnessStats, Memory, Normalizer, Preset, Settings};
+use aulos_dsp::normalize::{
+    LookAhead, LoudnessStats, Memory, Normalizer, NormalizerPreset, Settings,
+};
 
 use crate::error::{
     CResult, ErrorCode, buffer, buffer_mut, exclusive, run, run_quietly, shared, take, write,
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn aulos_normalizer_config_init(
 ) -> c_int {
     run(|| {
         let preset = if preset.is_null() {
-            Preset::R128
+            NormalizerPreset::R128
         } else {
             // SAFETY: the caller passes a string that ends with a zero.
             let name = unsafe { CStr::from_ptr(preset) }.to_str();

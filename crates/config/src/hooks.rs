@@ -7,7 +7,7 @@ use aulos_io::feed::split_arguments;
 use axum::http::{HeaderName, HeaderValue, Uri};
 
 use crate::env::Environment;
-use crate::keys::{Choice, ConfigRead, Context, ValueKind, hint_for, keys};
+use crate::keys::{ConfigRead, NamedEnum, ReadContext, ValueKind, hint_for, keys};
 use crate::limits::{
     DEFAULT_HOOK_TIMEOUT_S, DEFAULT_HOOK_TRIES, HOOK_TIMEOUT_S, HOOK_TRIES, MAX_HOOK_HEADERS,
     MAX_HOOKS, MIN_HOOK_TOKEN,
@@ -42,7 +42,7 @@ keys! {
     }
 }
 
-impl Choice for HookEventKind {
+impl NamedEnum for HookEventKind {
     fn values() -> Vec<(&'static str, Self)> {
         Self::ALL.map(|kind| (kind.name(), kind)).to_vec()
     }
@@ -166,7 +166,7 @@ impl fmt::Debug for Webhook {
 impl ConfigRead for RedactedDebug<Vec<(String, ConfigValue<String>)>> {
     const KIND: &'static ValueKind = &ValueKind::Texts;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let Value::Table(entries) = &node.value else { return context.wrong_kind(node, "a table") };
         let header = |TableEntry { key, node, .. }: &TableEntry| match &node.value {
             Value::Text(text) => {

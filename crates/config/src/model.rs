@@ -11,7 +11,7 @@ use aulos_files::history::{DEFAULT_KEEP_DAYS, KEEP_DAYS};
 use crate::cluster::ClusterConfig;
 use crate::hooks::HookConfig;
 use crate::keys::values::{OneOrMore, TextOrNumber};
-use crate::keys::{Choice, keys};
+use crate::keys::{NamedEnum, keys};
 use crate::limits::{
     BUFFER_MS, CHUNK_MS, CLIENT_SERIES, CROSSFADE_MS, FAILBACK_DELAY_S, GAIN_DB, INPUT_BUFFER_MS,
     MAX_LOSS_S, SILENCE_DBFS, SILENCE_S, TIMEOUT_MS, VOLUME,
@@ -261,13 +261,13 @@ keys! {
     }
 }
 
-impl Choice for Standby {
+impl NamedEnum for Standby {
     fn values() -> Vec<(&'static str, Self)> {
         vec![("hot", Self::Hot), ("warm", Self::Warm), ("cold", Self::Cold)]
     }
 }
 
-impl Choice for FailbackMode {
+impl NamedEnum for FailbackMode {
     fn values() -> Vec<(&'static str, Self)> {
         vec![("auto", Self::Auto), ("manual", Self::Manual), ("never", Self::Never)]
     }

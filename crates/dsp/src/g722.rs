@@ -18,13 +18,13 @@ use crate::convert::round_short;
 
 /// Encodes two samples to a byte.
 #[derive(Clone, Debug)]
-pub struct Encoder {
+pub struct G722Encoder {
     low: SubBand,
     high: SubBand,
     history: [i32; TAPS],
 }
 
-impl Encoder {
+impl G722Encoder {
     /// An encoder in its initial state.
     #[must_use]
     pub const fn new() -> Self {
@@ -84,7 +84,7 @@ impl Encoder {
     }
 }
 
-impl Default for Encoder {
+impl Default for G722Encoder {
     fn default() -> Self {
         Self::new()
     }
@@ -92,13 +92,13 @@ impl Default for Encoder {
 
 /// Decodes a byte to two samples.
 #[derive(Clone, Debug)]
-pub struct Decoder {
+pub struct G722Decoder {
     low: SubBand,
     high: SubBand,
     history: [i32; TAPS],
 }
 
-impl Decoder {
+impl G722Decoder {
     /// A decoder in its initial state.
     #[must_use]
     pub const fn new() -> Self {
@@ -139,7 +139,7 @@ impl Decoder {
     }
 }
 
-impl Default for Decoder {
+impl Default for G722Decoder {
     fn default() -> Self {
         Self::new()
     }
@@ -316,8 +316,8 @@ mod tests {
         let tone = |at: f32| 0.5 * (at * 0.3).sin();
         let samples: Vec<f32> = (0_u16..16_000).map(|at| tone(f32::from(at))).collect();
         let (mut bytes, mut back) = (vec![0; 8_000], vec![0.0; 16_000]);
-        assert_eq!(Encoder::new().encode(&samples, &mut bytes), 8_000);
-        assert_eq!(Decoder::new().decode(&bytes, &mut back), 16_000);
+        assert_eq!(G722Encoder::new().encode(&samples, &mut bytes), 8_000);
+        assert_eq!(G722Decoder::new().decode(&bytes, &mut back), 16_000);
         let noise: f32 = samples[..15_978]
             .iter()
             .zip(&back[22..])
@@ -333,8 +333,8 @@ mod tests {
     fn encoding_in_pieces_equals_encoding_at_once() {
         let samples: Vec<f32> = (0_u16..640).map(|at| (f32::from(at) * 0.11).sin()).collect();
         let mut whole = [0; 320];
-        Encoder::new().encode(&samples, &mut whole);
-        let (mut encoder, mut pieces) = (Encoder::new(), [0; 320]);
+        G722Encoder::new().encode(&samples, &mut whole);
+        let (mut encoder, mut pieces) = (G722Encoder::new(), [0; 320]);
         for (samples, out) in samples.chunks(66).zip(pieces.chunks_mut(33)) {
             assert_eq!(encoder.encode(samples, out), out.len());
         }
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_survived() {
-        let mut decoder = Decoder::new();
+        let mut decoder = G722Decoder::new();
         let mut out = [0.0; 2_000];
         for pattern in [[0_u8; 4], [255; 4], [0, 255, 0, 255], [0x3f, 0xc0, 0x04, 0x84]] {
             let bytes: Vec<u8> = pattern.into_iter().cycle().take(1_000).collect();

@@ -22,7 +22,7 @@ use core::fmt;
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, SampleRate};
 
 pub use linear::{GainLimit, LinearGain};
-pub use settings::{InvalidSetting, LookAhead, Memory, Preset, Settings, UnknownPreset};
+pub use settings::{InvalidSetting, LookAhead, Memory, NormalizerPreset, Settings, UnknownPreset};
 
 use crate::Limiter;
 use crate::meter::{self, ChannelPosition, Meter, MeterHistory};
@@ -41,10 +41,10 @@ use controller::Controller;
 /// # Examples
 /// ```
 /// use aulos_core::{ChannelLayout, SampleRate};
-/// use aulos_dsp::normalize::{LookAhead, Normalizer, Preset};
+/// use aulos_dsp::normalize::{LookAhead, Normalizer, NormalizerPreset};
 ///
 /// let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
-/// let mut normalizer = Normalizer::new(LookAhead::Full, Preset::R128.settings(), rate, layout)?;
+/// let mut normalizer = Normalizer::new(LookAhead::Full, NormalizerPreset::R128.settings(), rate, layout)?;
 ///
 /// // A quiet tone; a file has no use for the silence in front, so that is left out.
 /// let programme: Vec<f32> = (0..480_000).map(|n| 0.02 * (0.13 * n as f32).sin()).collect();

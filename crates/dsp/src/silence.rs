@@ -10,7 +10,7 @@ use aulos_core::{Db, SampleRate, Span};
 
 /// Thresholds of silence detection. `Default` has the defaults of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct SilenceConfig {
     /// RMS level relative to full scale below which a channel counts as silent.
     pub threshold: Db,
     /// Duration of the level before it counts as silence.
@@ -21,7 +21,7 @@ pub struct Config {
     pub dead_channel: Option<Span>,
 }
 
-impl Default for Config {
+impl Default for SilenceConfig {
     fn default() -> Self {
         Self {
             threshold: Db::new(-60.0),
@@ -94,7 +94,7 @@ struct ChannelPower {
 impl SilenceDetector {
     /// A detector for interleaved frames of `channels` channels at `rate`.
     #[must_use]
-    pub fn new(config: Config, rate: SampleRate, channels: usize) -> Self {
+    pub fn new(config: SilenceConfig, rate: SampleRate, channels: usize) -> Self {
         let square = |db: f64| Db::new(db).amplitude().powi(2);
         // A window below the threshold has been so for its whole length.
         let hops = |span: Span| u32::try_from(span.as_nanos() / HOP.as_nanos()).unwrap_or(u32::MAX);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn detector() -> SilenceDetector {
-        SilenceDetector::new(Config::default(), SampleRate::HZ_48000, 2)
+        SilenceDetector::new(SilenceConfig::default(), SampleRate::HZ_48000, 2)
     }
 
     /// Milliseconds until the verdict is `verdict`, in steps of 10 ms.
@@ -285,7 +285,8 @@ mod tests {
             assert!((9_980..=10_020).contains(&millis), "{millis}");
         }
         for span in [500, 600_000] {
-            let config = Config { duration: Span::from_millis(span), ..Config::default() };
+            let config =
+                SilenceConfig { duration: Span::from_millis(span), ..SilenceConfig::default() };
             let mut detector = SilenceDetector::new(config, SampleRate::new(8_000).unwrap(), 1);
             detector.update(&vec![0.0; usize::try_from(8 * span - 160).unwrap()], 1);
             assert!(!detector.is_silent());
@@ -331,7 +332,7 @@ mod tests {
         assert!((9_980..=10_120).contains(&millis), "{millis}");
         assert!(stuck.is_silent());
         until(SilenceVerdict::Sound, &mut stuck, [0.1; 2], 0.7);
-        let config = Config { dc: false, ..Config::default() };
+        let config = SilenceConfig { dc: false, ..SilenceConfig::default() };
         let mut careless = SilenceDetector::new(config, SampleRate::HZ_48000, 2);
         listen(&mut careless, [0.0; 2], 0.7, 20_000);
         assert_eq!(careless.verdict(), SilenceVerdict::Sound);
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn a_channel_is_dead_when_it_alone_is_silent_for_its_time() {
         let span = Span::from_secs(5);
-        let config = Config { dead_channel: Some(span), ..Config::default() };
+        let config = SilenceConfig { dead_channel: Some(span), ..SilenceConfig::default() };
         let mut detector = SilenceDetector::new(config, SampleRate::HZ_48000, 2);
         listen(&mut detector, [0.1; 2], 0.0, 1_000);
         let millis = until(SilenceVerdict::DeadChannel, &mut detector, [0.1, 0.0], 0.0);

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, SampleRate, Span};
 use aulos_dsp::{GainRamp, Limiter, mix_in};
 
-use crate::input::{self, Input};
+use crate::input::{Input, InputConfig};
 use crate::loudness::Loudness;
 use crate::source::Source;
 
@@ -63,13 +63,13 @@ pub enum QueueEvent {
     /// The programme ramps down for it.
     Began(u64),
     /// The announcement has ended, with the reason.
-    Ended(u64, EndReason),
+    Ended(u64, AnnouncementEnd),
 }
 
 /// Why an announcement has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum EndReason {
+pub enum AnnouncementEnd {
     /// It was played to its end.
     Played,
     /// It was cancelled.
@@ -157,7 +157,7 @@ impl AnnouncementQueue {
             return Err(QueueFull);
         }
         // An announcement is not delayed; decoded audio waits in the source's ring.
-        let config = input::Config { buffer: Span::ZERO, ..input::Config::default() };
+        let config = InputConfig { buffer: Span::ZERO, ..InputConfig::default() };
         let duck = Db::new(ducking.gain.get().clamp(MAX_DUCK.get(), MIN_DUCK.get()));
         let limiter = self.ceiling.map(|ceiling| {
             let ceiling = Db::new(ceiling.get() + headroom(duck).get());
@@ -211,7 +211,7 @@ impl AnnouncementQueue {
     pub(crate) fn cancel(&mut self, id: u64) -> bool {
         if let Some(at) = self.queued.iter().position(|one| one.announcement.id == id) {
             self.queued.remove(at);
-            self.events.push_back(QueueEvent::Ended(id, EndReason::Cancelled));
+            self.events.push_back(QueueEvent::Ended(id, AnnouncementEnd::Cancelled));
         }
         self.in_mixer.contains(&id)
     }
@@ -219,7 +219,7 @@ impl AnnouncementQueue {
     /// Cancels every announcement that the mixer does not have.
     pub(crate) fn cancel_queued(&mut self) {
         let ids = self.queued.drain(..).map(|one| one.announcement.id);
-        self.events.extend(ids.map(|id| QueueEvent::Ended(id, EndReason::Cancelled)));
+        self.events.extend(ids.map(|id| QueueEvent::Ended(id, AnnouncementEnd::Cancelled)));
     }
 
     /// The next announcement for the mixer, if it has room and one is ready.
@@ -242,7 +242,7 @@ impl AnnouncementQueue {
                 self.in_mixer.push_back(id);
                 return Some(head.announcement);
             } else if facts.ended || now.since(since) > MAX_START_WAIT {
-                self.events.push_back(QueueEvent::Ended(id, EndReason::NoSound));
+                self.events.push_back(QueueEvent::Ended(id, AnnouncementEnd::NoSound));
             } else {
                 self.queued.push_front(head);
                 return None;
@@ -299,7 +299,7 @@ enum MixerState {
     /// An announcement plays.
     Playing(Box<Announcement>),
     /// The announcement fades out.
-    FadingOut(Box<Announcement>, GainRamp, EndReason),
+    FadingOut(Box<Announcement>, GainRamp, AnnouncementEnd),
 }
 
 /// What the mixer reports to the queue.
@@ -307,7 +307,7 @@ enum MixerState {
 pub(crate) enum MixerReport {
     Began(u64),
     /// The announcement returns to the control thread, which frees it.
-    Ended(Box<Announcement>, EndReason),
+    Ended(Box<Announcement>, AnnouncementEnd),
 }
 
 impl MixerReport {
@@ -368,7 +368,7 @@ impl AnnouncementMixer {
             | MixerState::FadingOut(announcement, ..) => Some(announcement),
         };
         for announcement in current.into_iter().chain(self.next.drain(..)) {
-            report(MixerReport::Ended(announcement, EndReason::Cancelled));
+            report(MixerReport::Ended(announcement, AnnouncementEnd::Cancelled));
         }
     }
 
@@ -411,8 +411,8 @@ impl AnnouncementMixer {
                 mix_in(&announcement.scratch[..count], announcement.mix_gain(), rest);
                 match over {
                     None => self.stage = MixerState::Playing(announcement),
-                    Some(EndReason::TooLong) => {
-                        self.begin_fade_out(announcement, EndReason::TooLong);
+                    Some(AnnouncementEnd::TooLong) => {
+                        self.begin_fade_out(announcement, AnnouncementEnd::TooLong);
                     }
                     Some(cause) => self.end(announcement, cause, report),
                 }
@@ -426,7 +426,8 @@ impl AnnouncementMixer {
                 ramp.apply(samples, channels);
                 self.duck.apply(&mut rest[..count], channels);
                 mix_in(samples, gain, rest);
-                let over = count == way || over.is_some_and(|over| over != EndReason::TooLong);
+                let over =
+                    count == way || over.is_some_and(|over| over != AnnouncementEnd::TooLong);
                 if over {
                     self.end(announcement, cause, report);
                 } else {
@@ -441,20 +442,20 @@ impl AnnouncementMixer {
     pub(crate) fn cancel(&mut self, id: u64, report: &mut impl FnMut(MixerReport)) {
         let at = self.next.iter().position(|next| next.id == id);
         if let Some(next) = at.and_then(|at| self.next.remove(at)) {
-            report(MixerReport::Ended(next, EndReason::Cancelled));
+            report(MixerReport::Ended(next, AnnouncementEnd::Cancelled));
         }
         match core::mem::replace(&mut self.stage, MixerState::Idle) {
             MixerState::Ducking(announcement) if announcement.id == id => {
-                self.end(announcement, EndReason::Cancelled, report);
+                self.end(announcement, AnnouncementEnd::Cancelled, report);
             }
             MixerState::Playing(announcement) if announcement.id == id => {
-                self.begin_fade_out(announcement, EndReason::Cancelled);
+                self.begin_fade_out(announcement, AnnouncementEnd::Cancelled);
             }
             other => self.stage = other,
         }
     }
 
-    fn begin_fade_out(&mut self, announcement: Box<Announcement>, cause: EndReason) {
+    fn begin_fade_out(&mut self, announcement: Box<Announcement>, cause: AnnouncementEnd) {
         let mut ramp = GainRamp::at(1.0);
         ramp.ramp_to(0.0, self.rate.frames(FADE_OUT_TIME));
         self.stage = MixerState::FadingOut(announcement, ramp, cause);
@@ -464,7 +465,7 @@ impl AnnouncementMixer {
     fn end(
         &mut self,
         announcement: Box<Announcement>,
-        cause: EndReason,
+        cause: AnnouncementEnd,
         report: &mut impl FnMut(MixerReport),
     ) {
         if self.next.is_empty() {
@@ -518,7 +519,7 @@ impl Announcement {
         now: Instant,
         wanted: usize,
         channels: usize,
-    ) -> (usize, Option<EndReason>) {
+    ) -> (usize, Option<AnnouncementEnd>) {
         let (count, over) = self.read(now, wanted, channels);
         let gain = self.gain();
         if let Some(limiter) = &mut self.limiter {
@@ -530,7 +531,12 @@ impl Announcement {
     }
 
     /// Reads its source, and then silence until the limiter holds nothing of it.
-    fn read(&mut self, now: Instant, wanted: usize, channels: usize) -> (usize, Option<EndReason>) {
+    fn read(
+        &mut self,
+        now: Instant,
+        wanted: usize,
+        channels: usize,
+    ) -> (usize, Option<AnnouncementEnd>) {
         let out = &mut self.scratch[..wanted];
         let frames = wanted / channels;
         let mut said = 0;
@@ -547,7 +553,7 @@ impl Announcement {
                 out[said * channels..(said + tail) * channels].fill(0.0);
                 self.tail -= Frames::from(tail);
                 let over = self.tail == Frames::ZERO;
-                return ((said + tail) * channels, over.then_some(EndReason::Played));
+                return ((said + tail) * channels, over.then_some(AnnouncementEnd::Played));
             }
             if read.frames == 0 {
                 out[said * channels..].fill(0.0);
@@ -560,9 +566,9 @@ impl Announcement {
         }
         self.remaining -= Frames::from(frames).min(self.remaining);
         let over = if self.stalled > self.max_stall {
-            Some(EndReason::NoSound)
+            Some(AnnouncementEnd::NoSound)
         } else if self.remaining == Frames::ZERO {
-            Some(EndReason::TooLong)
+            Some(AnnouncementEnd::TooLong)
         } else {
             None
         };

@@ -12,7 +12,7 @@ mod timing;
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
 use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::normalize::NormalizerError;
-use aulos_dsp::silence::{self, SilenceDetector};
+use aulos_dsp::silence::{SilenceConfig, SilenceDetector};
 use aulos_dsp::{ResampleProgress, apply_gain};
 
 use crate::loudness::{Loudness, LoudnessMeter};
@@ -29,7 +29,7 @@ use timing::InputTiming;
 
 /// Configuration of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct InputConfig {
     /// Delay of a live source, which covers its jitter.
     pub buffer: Span,
     /// Time without data after which a live source counts as failed; shorter than the buffer.
@@ -37,15 +37,15 @@ pub struct Config {
     /// Gain applied to its audio.
     pub gain: Db,
     /// Criteria of silence.
-    pub silence: silence::Config,
+    pub silence: SilenceConfig,
     /// Readiness while the source is not needed.
     pub standby: Standby,
 }
 
-impl Default for Config {
+impl Default for InputConfig {
     fn default() -> Self {
         let (buffer, timeout) = (Span::from_millis(400), Span::from_millis(300));
-        let (silence, standby) = (silence::Config::default(), Standby::Hot);
+        let (silence, standby) = (SilenceConfig::default(), Standby::Hot);
         Self { buffer, timeout, gain: Db::ZERO, silence, standby }
     }
 }
@@ -71,7 +71,7 @@ pub struct Input {
     last_arrival: Option<Instant>,
     /// No audio of the current sender has been read or discarded yet.
     at_sender_start: bool,
-    silence: silence::Config,
+    silence: SilenceConfig,
     detector: SilenceDetector,
     /// The source is silent, or its buffer still has what came before it was known to sound.
     holds_onset: bool,
@@ -97,9 +97,9 @@ impl Input {
         source: Box<dyn Source>,
         rate: SampleRate,
         layout: ChannelLayout,
-        config: Config,
+        config: InputConfig,
     ) -> Self {
-        let Config { buffer, timeout, gain, silence, standby } = config;
+        let InputConfig { buffer, timeout, gain, silence, standby } = config;
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
         let timing = InputTiming { pacing: source.pacing(), buffer, timeout };
@@ -131,7 +131,7 @@ impl Input {
             ready_chunks: None,
             standby,
             standby_control: None,
-            link: LinkState::Open,
+            link: LinkState::Healthy,
             suspended: false,
         }
     }
@@ -289,7 +289,7 @@ impl Input {
     ///
     /// # Real-time
     /// Does not allocate, except when the source changes its sample rate.
-    pub fn read(&mut self, now: Instant, out: &mut [f32]) -> ReadResult {
+    pub fn read(&mut self, now: Instant, out: &mut [f32]) -> InputRead {
         let channels = self.layout.channels();
         let wanted = out.len() / channels;
         let mut produced = 0;
@@ -302,7 +302,7 @@ impl Input {
             }
         }
         apply_gain(&mut out[..produced * channels], self.gain);
-        ReadResult { frames: produced, starved: produced < wanted && !self.ended }
+        InputRead { frames: produced, starved: produced < wanted && !self.ended }
     }
 
     /// Discards the oldest `frames` (at the station's rate), so that an input that is off air stays
@@ -499,7 +499,7 @@ impl core::fmt::Debug for Input {
 
 /// Result of [`Input::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadResult {
+pub struct InputRead {
     /// Number of real frames, from the front.
     pub frames: usize,
     /// Underrun: the source neither delivered enough frames nor ended.

@@ -35,7 +35,7 @@ pub enum StandbyRequest {
 pub enum LinkState {
     /// No fault is known.
     #[default]
-    Open,
+    Healthy,
     /// It failed to open or broke, and is opened again after a pause.
     Broken,
 }

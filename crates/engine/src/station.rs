@@ -10,16 +10,16 @@ use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::{Crossfade, LevelMeter, mix_in};
 use aulos_rt::LatestPublisher;
 
-use crate::announce::{AnnouncementMixer, EndReason, MixerReport};
+use crate::announce::{AnnouncementEnd, AnnouncementMixer, MixerReport};
 use crate::input::{FADE_RESERVE, Input};
 use crate::loudness::LoudnessMeter;
 use crate::loudness_processor::LoudnessProcessor;
 use crate::output_bus::{BusOutput, OutputBus};
 use crate::ready_chunk::PassThroughState;
 use crate::rendition::Rendition;
+use crate::source;
 use crate::status::{InputState, StationOutput, StationStatus};
-use crate::switch::{InputFacts, InputFault, InputHealth, Preference, Switch};
-use crate::{source, switch};
+use crate::switch::{InputFacts, InputFault, InputHealth, Preference, Switch, SwitchConfig};
 use handle::{StationCommand, StationPort, StationReply};
 use input_crossfade::{ActiveInput, InputCrossfade};
 
@@ -35,7 +35,7 @@ pub struct StationConfig {
     /// Frames per chunk.
     pub quantum: Frames,
     /// How the inputs are selected.
-    pub switch: switch::Config,
+    pub switch: SwitchConfig,
     /// Duration of the cross-fade between inputs.
     pub crossfade: Span,
 }
@@ -209,7 +209,10 @@ impl Station {
                 StationCommand::PlayOn(overlay, announcement) => {
                     match output_bus.overlay(overlay) {
                         Some(overlay) => overlay.play(announcement),
-                        None => reply(port)(MixerReport::Ended(announcement, EndReason::Cancelled)),
+                        None => reply(port)(MixerReport::Ended(
+                            announcement,
+                            AnnouncementEnd::Cancelled,
+                        )),
                     }
                 }
                 StationCommand::Cancel(id) => {

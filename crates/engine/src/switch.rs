@@ -20,8 +20,8 @@ mod input_health_tracker;
 use aulos_core::{Instant, Span};
 
 pub use input::{
-    Config, DEFAULT_STARTUP_WAIT, FailbackMode, FailureCounts, InputFacts, InputFault, InputHealth,
-    MAX_FAILBACK_DELAY,
+    DEFAULT_STARTUP_WAIT, FailbackMode, FailureCounts, InputFacts, InputFault, InputHealth,
+    MAX_FAILBACK_DELAY, SwitchConfig,
 };
 
 use crate::standby::Standby;
@@ -102,7 +102,7 @@ pub struct Preference {
 /// Chooses among inputs; the first one has the highest priority.
 #[derive(Debug)]
 pub struct Switch {
-    config: Config,
+    config: SwitchConfig,
     inputs: Vec<InputHealthTracker>,
     active: Option<usize>,
     /// The input that ran dry on air, until that is reported as a change.
@@ -119,7 +119,7 @@ pub struct Switch {
 impl Switch {
     /// A switch for `inputs` inputs, with none on air.
     #[must_use]
-    pub fn new(config: Config, inputs: usize) -> Self {
+    pub fn new(config: SwitchConfig, inputs: usize) -> Self {
         Self {
             config,
             inputs: vec![InputHealthTracker::NEW; inputs],

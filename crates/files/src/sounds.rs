@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{error, fmt};
 
-use aulos_io::beneath::{open_regular_beneath, open_root};
+use aulos_io::confined_open::{open_regular_beneath, open_root};
 use aulos_io::disk::{NewFile, sync_folder_of};
 use ignore::WalkBuilder;
 

@@ -9,8 +9,8 @@
 #![deny(unsafe_code)]
 
 pub mod activation;
-pub mod beneath;
 mod clock;
+pub mod confined_open;
 pub mod descriptors;
 pub mod disk;
 pub mod encoder;

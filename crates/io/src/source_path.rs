@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 
-use crate::beneath::{open_beneath, open_root};
+use crate::confined_open::{open_beneath, open_root};
 
 /// A path, and the root directories that contain it, if it is confined.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl SourcePath {
     ///
     /// # Errors
     /// Errors of the file system; for a path that escapes the roots, an error that
-    /// [`is_outside_root`](crate::beneath::is_outside_root) recognizes.
+    /// [`is_outside_root`](crate::confined_open::is_outside_root) recognizes.
     pub fn open(&self) -> io::Result<File> {
         match &self.roots {
             None => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&self.path),
@@ -136,7 +136,7 @@ mod tests {
     use aulos_blackbox::scratch::ScratchDir;
 
     use super::*;
-    use crate::beneath::is_outside_root;
+    use crate::confined_open::is_outside_root;
 
     /// A root, and a secret file outside of it.
     fn tree(name: &str) -> ScratchDir {

@@ -162,11 +162,11 @@ mod tests {
 
     use aulos_core::{Block, Codec, SampleSpec};
     use aulos_engine::encode::make_encoder;
-    use aulos_engine::input::{self, Input};
+    use aulos_engine::input::{Input, InputConfig};
     use aulos_engine::rendition::Rendition;
     use aulos_engine::source::{Pacing, PullResult, Source};
     use aulos_engine::station::{Station, StationConfig};
-    use aulos_engine::switch;
+    use aulos_engine::switch::SwitchConfig;
 
     use super::*;
 
@@ -200,9 +200,9 @@ mod tests {
         let spec = SampleSpec::DEFAULT;
         let quantum = spec.rate.frames(Span::from_millis(5));
         let source = Box::new(Silent(drops.clone(), thread::current().id()));
-        let input = Input::new(source, spec.rate, spec.layout, input::Config::default());
+        let input = Input::new(source, spec.rate, spec.layout, InputConfig::default());
         let config =
-            StationConfig { quantum, switch: switch::Config::default(), crossfade: Span::ZERO };
+            StationConfig { quantum, switch: SwitchConfig::default(), crossfade: Span::ZERO };
         let now = SystemClock::now();
         let encoder = make_encoder(Codec::Pcm, spec, quantum).unwrap();
         let pool = aulos_rt::Pool::new(2, Vec::new);

@@ -54,7 +54,7 @@ mod transport;
 
 pub use address::{InvalidAddress, Scheme, ServerAddress};
 #[cfg(any(feature = "alsa", feature = "pulse"))]
-pub use capture::{CaptureApi, CaptureConfig, CaptureDevice, CaptureError};
+pub use capture::{CaptureBackend, CaptureConfig, CaptureDevice, CaptureError};
 pub use command::{
     InvalidOption, PlayError, PlayOutput, parse_format, parse_instance, parse_latency,
     parse_seconds, play, print_devices, print_failure,
@@ -66,7 +66,7 @@ pub use options::{DEFAULT_STOP_AFTER, PlayOptions};
 pub use output::{DeviceInfo, InvalidOutput, OutputConfig, OutputError, list_devices};
 pub use report::{event_message, status_json, status_line};
 pub use thread::{PlayConfig, PlayerEvent, PlayerHandle};
-pub use tls::{TlsClient, TlsError, TlsFiles};
+pub use tls::{PlayerTlsError, TlsClient, TlsFiles};
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

@@ -219,7 +219,9 @@ impl Link {
 
     /// Encodes and sends a message.
     pub(crate) fn send(&mut self, message: ClientOutgoing) -> LinkEvent {
-        let LinkState::Open { transport, .. } = &mut self.state else { return LinkEvent::Nothing };
+        let LinkState::Open { transport, .. } = &mut self.state else {
+            return LinkEvent::Nothing;
+        };
         let mut bytes = Vec::new();
         message.write(clock::now(), &mut bytes);
         let result = transport.send(&bytes);
@@ -228,7 +230,9 @@ impl Link {
 
     /// Sends what the socket did not take before.
     pub(crate) fn flush(&mut self) -> LinkEvent {
-        let LinkState::Open { transport, .. } = &mut self.state else { return LinkEvent::Nothing };
+        let LinkState::Open { transport, .. } = &mut self.state else {
+            return LinkEvent::Nothing;
+        };
         let result = transport.flush();
         self.checked(result)
     }

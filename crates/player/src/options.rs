@@ -8,7 +8,7 @@ use crate::identity::hello;
 use crate::mixer::Mixer;
 use crate::output::OutputConfig;
 use crate::thread::PlayConfig;
-use crate::tls::{TlsClient, TlsError, TlsFiles};
+use crate::tls::{PlayerTlsError, TlsClient, TlsFiles};
 
 /// What a command line may set.
 #[derive(Clone, Debug)]
@@ -60,8 +60,8 @@ impl PlayOptions {
     /// What to play, and the hooks. Files for TLS are read if the address has TLS.
     ///
     /// # Errors
-    /// [`TlsError`].
-    pub fn into_config(self) -> Result<(PlayConfig, HookConfig), TlsError> {
+    /// [`PlayerTlsError`].
+    pub fn into_config(self) -> Result<(PlayConfig, HookConfig), PlayerTlsError> {
         let has_tls = self.server.scheme.has_tls();
         let config = PlayConfig {
             tls: if has_tls { Some(TlsClient::load(&self.tls)?) } else { None },

@@ -399,7 +399,7 @@ impl PlayerThread {
         let Some(format) = self.open.filter(|_| self.is_ready) else { return Ok(()) };
         for _ in 0..MAX_BLOCKS {
             let now = clock::now();
-            let frames = self.output.room(now).min(self.output.period());
+            let frames = self.output.writable_frames(now).min(self.output.period());
             if frames == Frames::ZERO {
                 break;
             }

@@ -18,15 +18,15 @@ pub struct TlsFiles {
 
 /// Why TLS cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsError(String);
+pub struct PlayerTlsError(String);
 
-impl fmt::Display for TlsError {
+impl fmt::Display for PlayerTlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl core::error::Error for TlsError {}
+impl core::error::Error for PlayerTlsError {}
 
 pub use implementation::TlsClient;
 
@@ -44,7 +44,7 @@ mod implementation {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
     use rustls::{CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
 
-    use super::{TlsError, TlsFiles};
+    use super::{PlayerTlsError, TlsFiles};
 
     /// What is trusted, and the own certificate.
     #[derive(Clone, Debug)]
@@ -54,9 +54,9 @@ mod implementation {
         /// Reads the files.
         ///
         /// # Errors
-        /// [`TlsError`] if a file cannot be read or used.
-        pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-            let plain = |error: Error| TlsError(error.to_string());
+        /// [`PlayerTlsError`] if a file cannot be read or used.
+        pub fn load(files: &TlsFiles) -> Result<Self, PlayerTlsError> {
+            let plain = |error: Error| PlayerTlsError(error.to_string());
             let provider = Arc::new(default_provider());
             let roots = match &files.server_ca {
                 Some(path) => roots_of(path)?,
@@ -65,7 +65,7 @@ mod implementation {
             let verifier =
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
                     .build()
-                    .map_err(|error| TlsError(error.to_string()))?;
+                    .map_err(|error| PlayerTlsError(error.to_string()))?;
             let config = ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
                 .map_err(plain)?
@@ -79,13 +79,15 @@ mod implementation {
                         .with_client_auth_cert(chain, key)
                         .map_err(|e| unusable(certificate, &e))?
                 }
-                _ => return Err(TlsError("--cert and --cert-key belong together".to_owned())),
+                _ => {
+                    return Err(PlayerTlsError("--cert and --cert-key belong together".to_owned()));
+                }
             };
             Ok(Self(Arc::new(config)))
         }
     }
 
-    fn roots_of(path: &Path) -> Result<RootCertStore, TlsError> {
+    fn roots_of(path: &Path) -> Result<RootCertStore, PlayerTlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(path)? {
             roots.add(certificate).map_err(|error| unusable(path, &error))?;
@@ -93,18 +95,18 @@ mod implementation {
         Ok(roots)
     }
 
-    fn system_roots() -> Result<RootCertStore, TlsError> {
+    fn system_roots() -> Result<RootCertStore, PlayerTlsError> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             let text = "no CA certificates on this machine; install the package \
                         ca-certificates, or use --server-cert FILE";
-            return Err(TlsError(text.to_owned()));
+            return Err(PlayerTlsError(text.to_owned()));
         }
         Ok(roots)
     }
 
-    fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PlayerTlsError> {
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
         let found: Vec<_> = read.map_err(|error| unusable(path, &error))?;
         if found.is_empty() {
@@ -113,8 +115,8 @@ mod implementation {
         Ok(found)
     }
 
-    fn unusable(path: &Path, why: &dyn std::fmt::Display) -> TlsError {
-        TlsError(format!("{}: {why}", path.display()))
+    fn unusable(path: &Path, why: &dyn std::fmt::Display) -> PlayerTlsError {
+        PlayerTlsError(format!("{}: {why}", path.display()))
     }
 
     /// TLS of one connection, without its socket.
@@ -200,7 +202,7 @@ mod implementation {
 mod implementation {
     use std::io;
 
-    use super::{TlsError, TlsFiles};
+    use super::{PlayerTlsError, TlsFiles};
 
     /// Does not exist in this build.
     #[derive(Clone, Debug)]
@@ -212,8 +214,8 @@ mod implementation {
         ///
         /// # Errors
         /// Always.
-        pub fn load(_: &TlsFiles) -> Result<Self, TlsError> {
-            Err(TlsError("this program was built without TLS".to_owned()))
+        pub fn load(_: &TlsFiles) -> Result<Self, PlayerTlsError> {
+            Err(PlayerTlsError("this program was built without TLS".to_owned()))
         }
     }
 

@@ -32,7 +32,7 @@ pub mod uri;
 pub mod wav;
 pub mod ws;
 
-pub use marker::Marker;
+pub use marker::FileMarker;
 pub use patch::Patch;
 
 /// The examples of the README are tests.

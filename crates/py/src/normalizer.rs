@@ -1,7 +1,7 @@
 //! The live normalizer on arrays.
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::normalize::{self, LookAhead, NormalizerError, Preset, Settings};
+use aulos_dsp::normalize::{self, LookAhead, NormalizerError, NormalizerPreset, Settings};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -36,7 +36,7 @@ impl Normalizer {
         dual_mono: bool,
     ) -> PyResult<Self> {
         let mode = find("mode", mode, &MODES)?;
-        let defaults = preset.parse::<Preset>().map_err(|error| invalid(&error))?.settings();
+        let defaults = preset.parse::<NormalizerPreset>().map_err(|error| invalid(&error))?.settings();
         let settings = Settings {
             target: target.map_or(defaults.target, Lufs::new),
             ceiling: ceiling.map_or(defaults.ceiling, Db::new),

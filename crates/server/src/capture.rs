@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
 use aulos_io::feed::{ByteFeed, DeviceFailure, FeedState, Feeder, NextPoll};
-use aulos_player::{CaptureApi, CaptureConfig, CaptureDevice, CaptureError};
+use aulos_player::{CaptureBackend, CaptureConfig, CaptureDevice, CaptureError};
 
 /// Reads a device, and opens it again after a failure.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Feeder for CaptureFeeder {
 
     /// The plug-ins of ALSA's library may wait, as the one with a sound server behind it does.
     fn may_block(&self) -> bool {
-        self.config.api == CaptureApi::Alsa
+        self.config.api == CaptureBackend::Alsa
     }
 }
 

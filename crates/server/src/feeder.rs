@@ -55,8 +55,8 @@ pub fn make_feeder(
         }
         SourceConfig::Capture { api, device, .. } => {
             let api = match api {
-                CaptureApi::Pulse => aulos_player::CaptureApi::Pulse,
-                CaptureApi::Alsa => aulos_player::CaptureApi::Alsa,
+                CaptureApi::Pulse => aulos_player::CaptureBackend::Pulse,
+                CaptureApi::Alsa => aulos_player::CaptureBackend::Alsa,
             };
             let config = CaptureConfig { api, device: device.clone(), spec: feed.spec() };
             Box::new(CaptureFeeder::new(config, feed, Arc::clone(&counters.overruns)))

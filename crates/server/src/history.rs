@@ -34,7 +34,7 @@ pub(crate) fn spawn(
     // The control plane holds a sender, so the thread must not hold the control plane.
     let control = Arc::downgrade(control);
     std::thread::Builder::new().name("aulos-history".to_owned()).spawn(move || {
-        let mut keeper = HistoryKeeper::new(dir.join(HISTORY_DIR), settings, control);
+        let mut keeper = HistoryWriter::new(dir.join(HISTORY_DIR), settings, control);
         while let Some(request) = requests.blocking_recv() {
             match request {
                 HistoryRequest::Second(second) => keeper.keep(second),
@@ -62,7 +62,7 @@ pub(crate) async fn finish(requests: Option<mpsc::Sender<HistoryRequest>>) {
     }
 }
 
-struct HistoryKeeper {
+struct HistoryWriter {
     store: HistoryStore,
     max_loss_s: u32,
     control: Weak<Control>,
@@ -72,7 +72,7 @@ struct HistoryKeeper {
     is_failing: bool,
 }
 
-impl HistoryKeeper {
+impl HistoryWriter {
     fn new(dir: PathBuf, settings: HistorySettings, control: Weak<Control>) -> Self {
         let mut store = HistoryStore::new(dir, settings.keep_days);
         let now = unix_now();

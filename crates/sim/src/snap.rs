@@ -11,7 +11,7 @@ use aulos_core::{Codec, HEADROOM, Instant, SampleSpec, Span};
 use aulos_proto::snap::session::{self, CloseReason};
 use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{Hello, ServerSettings, codec_header, write_chunk_header};
-use aulos_proto::snap::{Client, Session, client};
+use aulos_proto::snap::{Session, SnapcastClient, client};
 
 use crate::{Link, LocalClock, StreamLink};
 
@@ -296,7 +296,7 @@ pub struct Player {
     clock: LocalClock,
     filter: OffsetFilter,
     name: String,
-    client: Option<Client>,
+    client: Option<SnapcastClient>,
     played: Vec<PlayedChunk>,
     ended: Option<client::DisconnectReason>,
 }
@@ -336,7 +336,7 @@ impl Player {
 
     fn connect(&mut self, now: Instant) {
         let config = client::ClientConfig { hello: Hello::new(&self.name), filter: self.filter };
-        self.client = Some(Client::new(config, self.clock.read(now)));
+        self.client = Some(SnapcastClient::new(config, self.clock.read(now)));
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

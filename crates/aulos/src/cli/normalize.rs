@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::thread::available_parallelism;
 
-use aulos_files::decode::{DecodeError, OpenError};
+use aulos_files::decode::{FileDecodeError, OpenError};
 use aulos_files::normalize::{
     self, NormalizeError, NormalizeEvent, NormalizeResult, NormalizeTask, OutputFileState,
 };
@@ -200,7 +200,7 @@ fn failure(task: &NormalizeTask, error: &NormalizeError) -> Failure {
         NormalizeError::Find(error) if error.is_no_input() => of_input(Exit::NoInput),
         NormalizeError::Open(OpenError::NoSuchFile) => of_input(Exit::NoInput),
         NormalizeError::Open(OpenError::Permission) => of_input(Exit::Permission),
-        NormalizeError::Open(OpenError::Io(_)) | NormalizeError::Decode(DecodeError::Io(_)) => {
+        NormalizeError::Open(OpenError::Io(_)) | NormalizeError::Decode(FileDecodeError::Io(_)) => {
             of_input(Exit::Io)
         }
         NormalizeError::Find(_)

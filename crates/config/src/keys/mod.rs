@@ -113,7 +113,7 @@ pub(crate) trait ConfigRead: Sized {
     const KIND: &'static ValueKind;
 
     /// Reads the value; reports a problem and returns `None` if it is not one.
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self>;
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self>;
 
     /// Reads the value of a key, which may be missing.
     fn from_table(table: &TableReader<'_>, key: &'static Key) -> Option<Self> {
@@ -137,7 +137,7 @@ pub(crate) trait KeyTable: Default + 'static {
 }
 
 /// An enumeration whose values have names in configurations.
-pub(crate) trait Choice: Copy + PartialEq + 'static {
+pub(crate) trait NamedEnum: Copy + PartialEq + 'static {
     /// The values with their names.
     fn values() -> Vec<(&'static str, Self)>;
 
@@ -241,7 +241,7 @@ macro_rules! keys {
 
             fn from_node(
                 node: &$crate::tree::Node,
-                context: &$crate::keys::Context<'_>,
+                context: &$crate::keys::ReadContext<'_>,
             ) -> Option<Self> {
                 $crate::keys::table_from_node(node, context)
             }
@@ -267,7 +267,7 @@ macro_rules! keys {
 pub(crate) use keys;
 
 /// Reads a table, or the text that stands for one of its keys.
-pub(crate) fn table_from_node<T: KeyTable>(node: &Node, context: &Context<'_>) -> Option<T> {
+pub(crate) fn table_from_node<T: KeyTable>(node: &Node, context: &ReadContext<'_>) -> Option<T> {
     match (&node.value, T::TABLE.text_key) {
         (Value::Table(_), _) => {}
         (Value::Text(_), Some(key)) => {
@@ -310,14 +310,14 @@ const FOREIGN_KEYS: [(&str, &str); 1] =
 
 /// What messages about a value need.
 #[derive(Debug)]
-pub(crate) struct Context<'a> {
+pub(crate) struct ReadContext<'a> {
     pub(crate) key: &'static Key,
     /// The path of the value, as in `--set`.
     pub(crate) path: String,
     pub(crate) problems: &'a Problems,
 }
 
-impl Context<'_> {
+impl ReadContext<'_> {
     /// Reports a value of another kind.
     pub(crate) fn wrong_kind<T>(&self, node: &Node, wanted: &str) -> Option<T> {
         let message = format!("`{}` is {}: it must be {wanted}", self.key.name, node.kind());
@@ -415,9 +415,13 @@ impl<'a> TableReader<'a> {
     }
 
     /// The context of a key's value.
-    pub(crate) fn context(&self, key: &'static Key) -> Context<'a> {
+    pub(crate) fn context(&self, key: &'static Key) -> ReadContext<'a> {
         let dot = if self.path.is_empty() { "" } else { "." };
-        Context { key, path: format!("{}{dot}{}", self.path, key.name), problems: self.problems }
+        ReadContext {
+            key,
+            path: format!("{}{dot}{}", self.path, key.name),
+            problems: self.problems,
+        }
     }
 
     /// Reports keys that are not in the table. `hints` has further keys and what to write instead.

@@ -6,16 +6,16 @@ use std::ops::RangeInclusive;
 use aulos_core::{SampleSpec, Span};
 
 use crate::keys::{
-    Choice, ConfigRead, Context, FromDefault, Key, Table, TableReader, ValueKind, hint_for,
+    ConfigRead, FromDefault, Key, NamedEnum, ReadContext, Table, TableReader, ValueKind, hint_for,
 };
 use crate::problem::ConfigValue;
 use crate::tree::{Node, Value};
 use crate::units::{format_bytes, format_span, parse_bytes, parse_span};
 
-impl<T: Choice> ConfigRead for T {
+impl<T: NamedEnum> ConfigRead for T {
     const KIND: &'static ValueKind = &ValueKind::Choice(T::names);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let text = String::from_node(node, context)?;
         let found = Self::values().into_iter().find(|(name, _)| *name == text);
         match found {
@@ -34,7 +34,7 @@ impl ConfigRead for String {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
     /// Any value of a `--set` or of a URI is accepted as text.
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let scalar = !matches!(node.value, Value::List(_) | Value::Table(_));
         match (&node.value, &node.raw) {
             (Value::Text(text), _) => Some(text.clone()),
@@ -51,7 +51,7 @@ impl ConfigRead for String {
 impl ConfigRead for bool {
     const KIND: &'static ValueKind = &ValueKind::Flag;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         match (&node.value, node.raw.as_deref()) {
             (Value::Flag(flag), _) => Some(*flag),
             (_, Some(digit @ ("0" | "1"))) => Some(digit == "1"),
@@ -69,7 +69,7 @@ macro_rules! integers {
         impl ConfigRead for $ty {
             const KIND: &'static ValueKind = &ValueKind::Integer;
 
-            fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+            fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
                 let Value::Integer(number) = node.value else {
                     return context.wrong_kind(node, "a whole number");
                 };
@@ -90,7 +90,7 @@ integers!(u8 u16 u32);
 impl ConfigRead for f64 {
     const KIND: &'static ValueKind = &ValueKind::Number;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let value = match node.value {
             Value::Float(number) => number,
             #[allow(clippy::cast_precision_loss, reason = "as for integers")]
@@ -105,7 +105,7 @@ impl ConfigRead for f64 {
     }
 }
 
-fn in_limits(value: f64, node: &Node, context: &Context<'_>) -> Option<f64> {
+fn in_limits(value: f64, node: &Node, context: &ReadContext<'_>) -> Option<f64> {
     let Some(limits) = context.key.limits else { return Some(value) };
     if (limits.low..=limits.high).contains(&value) {
         return Some(value);
@@ -118,11 +118,11 @@ fn in_limits(value: f64, node: &Node, context: &Context<'_>) -> Option<f64> {
 /// Reads a text and parses it; the error says what is wrong or expected.
 pub(crate) fn parsed<T, E: std::fmt::Display>(
     node: &Node,
-    context: &Context<'_>,
+    context: &ReadContext<'_>,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Option<T> {
     let text = String::from_node(node, context)?;
-    let Context { key, problems, .. } = context;
+    let ReadContext { key, problems, .. } = context;
     let report = |why: E| {
         let message = format!("`{}` is \"{}\": {why}", key.name, text.escape_debug());
         problems.add_example(node.at, message, key.example);
@@ -133,7 +133,7 @@ pub(crate) fn parsed<T, E: std::fmt::Display>(
 impl ConfigRead for Span {
     const KIND: &'static ValueKind = &ValueKind::Duration;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, parse_span)
     }
 
@@ -145,7 +145,7 @@ impl ConfigRead for Span {
 impl ConfigRead for u64 {
     const KIND: &'static ValueKind = &ValueKind::Size;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, parse_bytes)
     }
 
@@ -157,7 +157,7 @@ impl ConfigRead for u64 {
 impl ConfigRead for SampleSpec {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, str::parse::<Self>)
     }
 
@@ -169,7 +169,7 @@ impl ConfigRead for SampleSpec {
 impl<T: ConfigRead> ConfigRead for ConfigValue<T> {
     const KIND: &'static ValueKind = T::KIND;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         T::from_node(node, context).map(|value| Self { value, at: node.at })
     }
 
@@ -182,7 +182,7 @@ impl<T: ConfigRead> ConfigRead for Option<T> {
     const KIND: &'static ValueKind = T::KIND;
 
     /// A value that is wrong reads as `None`, so that a check can tell it from one that is missing.
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         Some(T::from_node(node, context))
     }
 
@@ -198,7 +198,7 @@ impl<T: ConfigRead> ConfigRead for Option<T> {
 impl<T: ConfigRead> ConfigRead for Vec<T> {
     const KIND: &'static ValueKind = &ValueKind::List(T::KIND);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let Value::List(items) = &node.value else {
             if !matches!((&node.value, T::KIND), (Value::Table(_), ValueKind::Table(_))) {
                 // A single value is shown as the list that it would be.
@@ -236,7 +236,7 @@ pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
 impl<T: ConfigRead> ConfigRead for OneOrMore<T> {
     const KIND: &'static ValueKind = &ValueKind::AnyOf(&[T::KIND, <Vec<T> as ConfigRead>::KIND]);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         match &node.value {
             Value::List(_) => Vec::from_node(node, context).map(Self),
             _ => T::from_node(node, context).map(|one| Self(vec![one])),
@@ -251,7 +251,7 @@ pub(crate) struct TextOrNumber(pub(crate) String);
 impl ConfigRead for TextOrNumber {
     const KIND: &'static ValueKind = &ValueKind::AnyOf(&[&ValueKind::Integer, &ValueKind::Text]);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         String::from_node(&node.number_as_text(), context).map(Self)
     }
 

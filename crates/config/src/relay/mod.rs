@@ -13,7 +13,7 @@ use aulos_session::rtp::RtpPayloadFormat;
 use serde_json::Value as Json;
 
 use crate::keys::values::parsed;
-use crate::keys::{ConfigRead, Context, ValueKind, keys, table_of};
+use crate::keys::{ConfigRead, ReadContext, ValueKind, keys, table_of};
 use crate::limits::{
     MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE, RED_TYPES, RELAY_IDLE_S,
     RELAY_REORDER_WAIT_MS, RELAY_STREAMS, RELAY_TAKEOVER_MS,
@@ -132,7 +132,7 @@ impl ConfigRead for DtmfPayloadTypes {
     const KIND: &'static ValueKind = &ValueKind::AnyOf(&[&ValueKind::Integer, &ValueKind::Text]);
 
     /// `TYPE`, or `TYPE:TYPE` with another one on the outgoing side.
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let number =
             |text: &str| text.parse::<u8>().ok().filter(|number| DYNAMIC_TYPES.contains(number));
         parsed(&node.number_as_text(), context, |text| {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::keys::values::parsed;
-use crate::keys::{ConfigRead, Context, ValueKind};
+use crate::keys::{ConfigRead, ReadContext, ValueKind};
 use crate::limits::MAX_RELAY_PORTS;
 use crate::names::without_brackets;
 use crate::tree::Node;
@@ -58,7 +58,7 @@ impl PortRange<IpAddr> {
 impl ConfigRead for PortRange<String> {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, parse)
     }
 }
@@ -66,7 +66,7 @@ impl ConfigRead for PortRange<String> {
 impl ConfigRead for PortRange<IpAddr> {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, |text| {
             let PortRange { host, first, last, trunk } = parse(text)?;
             let host = host.parse().map_err(|_| {

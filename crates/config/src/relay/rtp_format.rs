@@ -5,13 +5,13 @@ use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_session::rtp::RtpPayloadFormat;
 
 use crate::keys::values::parsed;
-use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
+use crate::keys::{ConfigRead, ReadContext, ValueKind, hint_for};
 use crate::tree::Node;
 
 impl ConfigRead for RtpPayloadFormat {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, parse)
     }
 }

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use aulos_io::reactor::AddressLimits;
 
 use crate::env::Environment;
-use crate::keys::{Choice, keys};
+use crate::keys::{NamedEnum, keys};
 use crate::limits::{
     CONNECTIONS_PER_SECOND, DEFAULT_LOGIN_ATTEMPTS, LOGIN_ATTEMPTS, MAX_NAME, MAX_USERS,
     MIN_PASSWORD, MIN_TOKEN, SESSIONS_PER_ADDRESS,
@@ -70,7 +70,7 @@ keys! {
     }
 }
 
-impl Choice for Role {
+impl NamedEnum for Role {
     fn values() -> Vec<(&'static str, Self)> {
         Self::ALL.map(|role| (role.name(), role)).to_vec()
     }
@@ -80,7 +80,7 @@ impl Choice for Role {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct UserRole(Role);
 
-impl Choice for UserRole {
+impl NamedEnum for UserRole {
     fn values() -> Vec<(&'static str, Self)> {
         let all = Role::values().into_iter().filter(|(_, role)| *role != Role::None);
         all.map(|(name, role)| (name, Self(role))).collect()

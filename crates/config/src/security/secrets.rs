@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 
 use crate::env::Environment;
-use crate::keys::{ConfigRead, Context, Key, TableReader, ValueKind};
+use crate::keys::{ConfigRead, Key, ReadContext, TableReader, ValueKind};
 use crate::limits::MAX_SECRET;
 use crate::problem::{ConfigLocation, ConfigValue, Problems, quoted_list};
 use crate::security::users::SecretDigest;
@@ -35,7 +35,7 @@ impl fmt::Debug for SecretConfig {
 impl ConfigRead for SecretConfig {
     const KIND: &'static ValueKind = &ValueKind::Secret;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         ConfigValue::from_node(node, context).map(Self::Inline)
     }
 

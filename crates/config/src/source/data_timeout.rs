@@ -3,7 +3,7 @@
 use aulos_core::Span;
 
 use crate::keys::values::{parsed, quoted};
-use crate::keys::{ConfigRead, Context, ValueKind};
+use crate::keys::{ConfigRead, ReadContext, ValueKind};
 use crate::limits::DATA_TIMEOUT;
 use crate::tree::Node;
 use crate::units::{format_span, parse_span};
@@ -27,7 +27,7 @@ impl ConfigRead for DataTimeout {
     const KIND: &'static ValueKind =
         &ValueKind::AnyOf(&[&ValueKind::Duration, &ValueKind::Choice(|| vec![OFF])]);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, |text| {
             let timeout = match (text, text.parse::<u32>()) {
                 (OFF, _) | (_, Ok(0)) => return Ok(Self::OFF),

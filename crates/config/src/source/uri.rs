@@ -16,7 +16,7 @@ use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
 use crate::cluster::{NATS_PORT, NatsServer, check_build};
 use crate::keys::values::{parsed, quoted};
-use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys};
+use crate::keys::{ConfigRead, NamedEnum, ReadContext, ValueKind, keys};
 use crate::limits::{
     JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, NATS_LATENCY_MS, RED_TYPES,
     RTP_PAYLOAD_TYPE, SOURCE_LATENCY_MS, TONE_DBFS,
@@ -233,7 +233,7 @@ pub(crate) enum TcpMode {
     Client,
 }
 
-impl Choice for TcpMode {
+impl NamedEnum for TcpMode {
     fn values() -> Vec<(&'static str, Self)> {
         vec![("server", Self::Server), ("client", Self::Client)]
     }
@@ -252,7 +252,7 @@ impl ConfigRead for FifoModeParam {
     const KIND: &'static ValueKind =
         &ValueKind::AnyOf(&[&ValueKind::Choice(|| vec!["create", "read"]), &ValueKind::Text]);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, |text| match text {
             "create" => Ok(Self::Create),
             "read" => Ok(Self::Read),
@@ -281,7 +281,7 @@ pub(crate) struct FifoGroup(u32);
 impl ConfigRead for FifoGroup {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, |text| {
             let id =
                 text.parse().ok().or_else(|| group_id(&fs::read_to_string(GROUPS).ok()?, text));
@@ -299,7 +299,7 @@ fn group_id(groups: &str, name: &str) -> Option<u32> {
 
 const GROUPS: &str = "/etc/group";
 
-impl Choice for RtpCodec {
+impl NamedEnum for RtpCodec {
     fn values() -> Vec<(&'static str, Self)> {
         let named = |name| Some((name, Self::from_name(name)?));
         ["l16", "l24", "pcmu", "pcma", "g722", "opus"].into_iter().filter_map(named).collect()
@@ -309,7 +309,7 @@ impl Choice for RtpCodec {
 impl ConfigRead for PlayoutDelay {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let most = MAX_PLAYOUT_DELAY.as_millis();
         parsed(node, context, |text| {
             let hint = "20-200 adapts to the network, 80 is fixed";
@@ -333,7 +333,7 @@ pub(crate) struct Senders(Vec<IpAddr>);
 impl ConfigRead for Senders {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         parsed(node, context, |text| {
             let all: Result<_, _> = text.split(',').map(str::parse).collect();
             all.map(Self).map_err(|_| "the sender's address: 192.0.2.1".to_owned())

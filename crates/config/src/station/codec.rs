@@ -5,14 +5,14 @@ use aulos_engine::encode::{CodecConfig, CodecConfigError, Mp3Config, Mp3ConfigEr
 use aulos_io::encoder;
 
 use crate::keys::values::quoted;
-use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
+use crate::keys::{ConfigRead, ReadContext, ValueKind, hint_for};
 use crate::problem::{ConfigLocation, Problems};
 use crate::tree::Node;
 
 impl ConfigRead for CodecConfig {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let text = String::from_node(node, context)?;
         let parsed = parse(&text);
         parsed
@@ -28,7 +28,7 @@ impl ConfigRead for CodecConfig {
 impl ConfigRead for Mp3Config {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let text = String::from_node(node, context)?;
         let parsed = Self::default().with_options(&text);
         let report = |error: Mp3ConfigError| {

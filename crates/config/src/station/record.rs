@@ -18,7 +18,7 @@ use aulos_files::record::{
 
 use crate::env::Environment;
 use crate::keys::values::{is_word, quoted};
-use crate::keys::{Choice, ConfigRead, Context, ValueKind, hint_for, keys};
+use crate::keys::{ConfigRead, NamedEnum, ReadContext, ValueKind, hint_for, keys};
 use crate::limits::{KEEP_FILES, MAX_RECORDERS, RECORD_BITS, RECORD_KBPS};
 use crate::names::{absolute_path, report_duplicate};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
@@ -70,7 +70,7 @@ keys! {
     }
 }
 
-impl Choice for ClockZone {
+impl NamedEnum for ClockZone {
     fn values() -> Vec<(&'static str, Self)> {
         vec![("utc", Self::Utc), ("local", Self::Local)]
     }
@@ -80,7 +80,7 @@ impl ConfigRead for SyncPolicy {
     const KIND: &'static ValueKind =
         &ValueKind::AnyOf(&[&ValueKind::Duration, &ValueKind::Choice(|| vec![NO_SYNC])]);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         if is_word(node, NO_SYNC) {
             Some(Self::Never)
         } else {

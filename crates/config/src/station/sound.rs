@@ -5,12 +5,12 @@
 
 use aulos_core::{Db, Lufs, SampleSpec};
 use aulos_dsp::equalizer::{EqualizerBand, FilterType, MAX_BANDS};
-use aulos_dsp::normalize::{LookAhead, Memory, Preset, Settings};
+use aulos_dsp::normalize::{LookAhead, Memory, NormalizerPreset, Settings};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use serde_json::{Value as Json, json};
 
 use crate::keys::values::{is_word, quoted};
-use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys, table_of};
+use crate::keys::{ConfigRead, NamedEnum, ReadContext, ValueKind, keys, table_of};
 use crate::limits::{
     BAND_GAIN_DB, BAND_Q, FALL_DB_S, GATE_LUFS, LRA, MAX_GAIN_DB, MEMORY_S, MIN_GAIN_DB, RISE_DB_S,
     TARGET_LUFS, TRUE_PEAK,
@@ -130,7 +130,7 @@ keys! {
     /// text is a preset.
     pub(crate) struct NormalizeKeys {
         /// Settings to start from.
-        preset: Option<Preset>, default_doc "`r128`";
+        preset: Option<NormalizerPreset>, default_doc "`r128`";
         /// Latency against quality: 3 s, 400 ms, 5 ms, or the gain alone without a limiter.
         mode: Option<LookAhead>, default_doc "`full`; of a source `mid`";
         /// Integrated loudness of the output.
@@ -184,13 +184,13 @@ pub(crate) struct NormalizeConfig(Option<NormalizeKeys>);
 
 impl ConfigRead for NormalizeConfig {
     const KIND: &'static ValueKind =
-        &ValueKind::AnyOf(&[&ValueKind::Flag, Preset::KIND, NormalizeKeys::KIND]);
+        &ValueKind::AnyOf(&[&ValueKind::Flag, NormalizerPreset::KIND, NormalizeKeys::KIND]);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let keys = match &node.value {
             Value::Flag(on) => on.then(NormalizeKeys::default),
             Value::Text(_) => {
-                let preset = Some(Preset::from_node(node, context)?);
+                let preset = Some(NormalizerPreset::from_node(node, context)?);
                 Some(NormalizeKeys { preset, ..NormalizeKeys::default() })
             }
             Value::Table(_) => Some(NormalizeKeys::from_node(node, context)?),
@@ -232,7 +232,7 @@ impl ConfigRead for Memory {
     const KIND: &'static ValueKind =
         &ValueKind::AnyOf(&[&ValueKind::Integer, &ValueKind::Choice(|| vec![ENDLESS])]);
 
-    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+    fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         if is_word(node, ENDLESS) {
             return Some(Self::Endless);
         }
@@ -251,19 +251,19 @@ impl ConfigRead for Memory {
     }
 }
 
-impl Choice for Preset {
+impl NamedEnum for NormalizerPreset {
     fn values() -> Vec<(&'static str, Self)> {
         Self::ALL.map(|preset| (preset.name(), preset)).to_vec()
     }
 }
 
-impl Choice for FilterType {
+impl NamedEnum for FilterType {
     fn values() -> Vec<(&'static str, Self)> {
         Self::ALL.map(|kind| (kind.name(), kind)).to_vec()
     }
 }
 
-impl Choice for LookAhead {
+impl NamedEnum for LookAhead {
     fn values() -> Vec<(&'static str, Self)> {
         let low = [("low", Self::Low), ("gain-only", Self::GainOnly)];
         [("full", Self::Full), ("mid", Self::Mid)].into_iter().chain(low).collect()

@@ -208,7 +208,7 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     fn set_title(&self, station: usize, title: &str);
 
     /// Frees what has ended; called about ten times a second.
-    fn tidy(&self);
+    fn reap_ended(&self);
 
     /// Media position of each running station. It advances whatever its sources do.
     fn positions(&self) -> Vec<StationPosition>;

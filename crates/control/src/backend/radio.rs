@@ -1,7 +1,7 @@
 //! State of web radio sources.
 
 use aulos_core::Instant;
-use aulos_io::feed::StreamInfo;
+use aulos_io::feed::RadioStreamInfo;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::radio::RadioInfo;
 
@@ -21,7 +21,7 @@ pub struct RadioState {
     /// The current title, if known.
     pub title: Option<TrackMetadata>,
     /// Format of the audio.
-    pub info: Option<StreamInfo>,
+    pub info: Option<RadioStreamInfo>,
     /// Number of connections that delivered a body.
     pub connects: u64,
     /// Number of failed or broken connections.

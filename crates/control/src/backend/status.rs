@@ -8,7 +8,7 @@ use aulos_engine::loudness_processor::NormalizerStatus;
 use aulos_engine::standby::Standby;
 use aulos_engine::status::StepTimes;
 use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
-use aulos_io::feed::{DjEndReason, StreamInfo};
+use aulos_io::feed::{DjEndReason, RadioStreamInfo};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::nats::LeaseState;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
@@ -151,7 +151,7 @@ pub struct DjStatus {
     /// Bytes of audio received from it.
     pub bytes: u64,
     /// Format of the audio, once it is known.
-    pub info: Option<StreamInfo>,
+    pub info: Option<RadioStreamInfo>,
     /// The current title.
     pub title: Option<TrackMetadata>,
     /// How the last connection ended.

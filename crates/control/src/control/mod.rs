@@ -295,7 +295,7 @@ impl Control {
         self.backend.retain_channel_maps(&|| inner.registry.active_maps());
         let registry = &inner.registry;
         self.backend.move_announced(&|number, target| announce::sessions(registry, number, target));
-        self.backend.tidy();
+        self.backend.reap_ended();
         for task in self.backend.take_background_tasks() {
             tokio::spawn(task);
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use aulos_config::Plugin;
 use aulos_core::{Backoff, Span};
 use aulos_io::SystemClock;
-use aulos_io::beneath::{is_outside_root, open_regular_beneath, open_root};
+use aulos_io::confined_open::{is_outside_root, open_regular_beneath, open_root};
 use aulos_io::feed::{isolate_child, split_arguments};
 use aulos_proto::snap::control::{IncomingMessage, LineSplitter, Request, parse_incoming};
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@
 //! controllers would otherwise see as disconnected clients of this server. A client that connects for
 //! the first time gets what is kept for it, and the reactors answer its Hello with that.
 
-use aulos_proto::nats::{ClientSettings, GroupSettings, SettingsKey, SettingsRecord};
+use aulos_proto::nats::{GroupSettings, SettingsKey, SettingsRecord, SharedClientSettings};
 
 use super::client::{Client, Group, MIN_LATENCY_MS, clip};
 use super::{Effects, MAX_CLIENTS, Notice, Registry};
@@ -12,9 +12,9 @@ use super::{Effects, MAX_CLIENTS, Notice, Registry};
 impl Registry {
     /// The settings of a client that other nodes should know; none for one that is not remembered.
     #[must_use]
-    pub fn client_settings(&self, id: &str) -> Option<ClientSettings> {
+    pub fn client_settings(&self, id: &str) -> Option<SharedClientSettings> {
         let (group, client) = self.client(id).filter(|(_, client)| !client.transient)?;
-        Some(ClientSettings {
+        Some(SharedClientSettings {
             name: client.name.clone(),
             volume: client.volume,
             muted: client.muted,
@@ -34,10 +34,11 @@ impl Registry {
     /// Whether a client has the settings of one that has never been changed. Its group is not
     /// compared.
     #[must_use]
-    pub fn is_unchanged_client(&self, settings: &ClientSettings) -> bool {
+    pub fn is_unchanged_client(&self, settings: &SharedClientSettings) -> bool {
         let Client { name, volume, muted, cap, latency_ms, .. } = self.newcomer(String::new());
-        let ClientSettings { group, .. } = settings;
-        let new = ClientSettings { name, volume, muted, cap, latency_ms, group: group.clone() };
+        let SharedClientSettings { group, .. } = settings;
+        let new =
+            SharedClientSettings { name, volume, muted, cap, latency_ms, group: group.clone() };
         *settings == new && self.members(group).count() == 1
     }
 
@@ -104,7 +105,7 @@ impl Registry {
 
     /// The group of such a client: one that is here, or one as other nodes know it, or a new one
     /// without an id.
-    fn arrival_group(&self, shared: Option<&ClientSettings>) -> Group {
+    fn arrival_group(&self, shared: Option<&SharedClientSettings>) -> Group {
         let default = || self.default_station().to_owned();
         let id = shared.map_or("", |shared| &shared.group);
         if let Some(group) = self.group(id) {
@@ -121,7 +122,7 @@ impl Registry {
         }
     }
 
-    fn newcomer_with(&self, id: &str, shared: Option<&ClientSettings>) -> Client {
+    fn newcomer_with(&self, id: &str, shared: Option<&SharedClientSettings>) -> Client {
         let mut client = self.newcomer(id.to_owned());
         if let Some(shared) = shared {
             set_client(&mut client, shared, self.cap);
@@ -129,7 +130,7 @@ impl Registry {
         client
     }
 
-    fn apply_client(&mut self, id: &str, settings: &ClientSettings) -> Effects {
+    fn apply_client(&mut self, id: &str, settings: &SharedClientSettings) -> Effects {
         let (cap, before) = (self.cap, self.client_settings(id));
         let Some(before) = before.filter(|before| before != settings) else {
             return Effects::default();
@@ -188,7 +189,7 @@ impl Registry {
     }
 }
 
-fn set_client(client: &mut Client, settings: &ClientSettings, cap: u8) {
+fn set_client(client: &mut Client, settings: &SharedClientSettings, cap: u8) {
     client.name.clone_from(&settings.name);
     client.cap = settings.cap.min(100);
     client.volume = settings.volume.min(client.cap).min(cap);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     fn settings(volume: u8, group: &str) -> SettingsRecord {
-        SettingsRecord::Client(ClientSettings {
+        SettingsRecord::Client(SharedClientSettings {
             name: "Kitchen".into(),
             volume,
             muted: false,

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use aulos_proto::nats::{ClientSettings, GroupSettings};
+use aulos_proto::nats::{GroupSettings, SharedClientSettings};
 
 /// What other nodes know of clients and groups, by their ids.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedTable {
-    pub(super) clients: HashMap<String, ClientSettings>,
+    pub(super) clients: HashMap<String, SharedClientSettings>,
     pub(super) groups: HashMap<String, GroupSettings>,
 }

@@ -37,9 +37,9 @@ pub enum Memory {
 /// # Examples
 /// ```
 /// use aulos_core::Lufs;
-/// use aulos_dsp::normalize::{Preset, Settings};
+/// use aulos_dsp::normalize::{NormalizerPreset, Settings};
 ///
-/// let settings = Settings { target: Lufs::new(-20.0), ..Preset::Podcast.settings() };
+/// let settings = Settings { target: Lufs::new(-20.0), ..NormalizerPreset::Podcast.settings() };
 /// assert!(settings.validate().is_ok());
 /// let wrong = Settings { target: Lufs::new(3.0), ..settings };
 /// let why = wrong.validate().unwrap_err().to_string();
@@ -127,7 +127,7 @@ impl Settings {
 /// Settings of common standards and platforms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Preset {
+pub enum NormalizerPreset {
     /// EBU R 128: -23 LUFS, -1 dBTP.
     R128,
     /// ATSC A/85: -24 LUFS, -2 dBTP.
@@ -142,7 +142,7 @@ pub enum Preset {
     ReplayGain,
 }
 
-impl Preset {
+impl NormalizerPreset {
     /// Every preset.
     pub const ALL: [Self; 6] =
         [Self::R128, Self::A85, Self::Stream14, Self::Stream16, Self::Podcast, Self::ReplayGain];
@@ -177,7 +177,7 @@ impl Preset {
     }
 }
 
-impl FromStr for Preset {
+impl FromStr for NormalizerPreset {
     type Err = UnknownPreset;
     fn from_str(text: &str) -> Result<Self, UnknownPreset> {
         Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or(UnknownPreset)
@@ -192,7 +192,7 @@ pub struct UnknownPreset;
 impl fmt::Display for UnknownPreset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unknown preset; expected one of:")?;
-        Preset::ALL.iter().try_for_each(|preset| write!(f, " {}", preset.name()))
+        NormalizerPreset::ALL.iter().try_for_each(|preset| write!(f, " {}", preset.name()))
     }
 }
 
@@ -267,11 +267,11 @@ mod tests {
 
     #[test]
     fn presets_parse_by_name_and_their_settings_are_valid() {
-        for preset in Preset::ALL {
+        for preset in NormalizerPreset::ALL {
             assert_eq!(preset.name().parse(), Ok(preset));
             assert!(preset.settings().validate().is_ok());
         }
-        let wrong = "loud".parse::<Preset>().unwrap_err().to_string();
+        let wrong = "loud".parse::<NormalizerPreset>().unwrap_err().to_string();
         assert!(wrong.ends_with("r128 a85 stream-14 stream-16 podcast replaygain"), "{wrong}");
     }
 }

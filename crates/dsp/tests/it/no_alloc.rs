@@ -143,7 +143,7 @@ fn a_normalizer_does_not_allocate_while_it_works() {
 #[test]
 fn codecs_of_telephones_and_studios() {
     let (mut samples, mut bytes) = ([0.1_f32; 960], [0_u8; 3 * 960]);
-    let (mut encoder, mut decoder) = (g722::Encoder::new(), g722::Decoder::new());
+    let (mut encoder, mut decoder) = (g722::G722Encoder::new(), g722::G722Decoder::new());
     let before = calls();
     for _ in 0..100 {
         for law in [G711Law::Mu, G711Law::A] {

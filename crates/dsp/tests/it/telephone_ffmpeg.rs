@@ -124,7 +124,7 @@ fn g722_is_the_same_on_both_sides() {
     };
     let sent = floats(&samples);
     let (mut ours, mut back) = (vec![0; samples.len() / 2], vec![0.0; samples.len()]);
-    g722::Encoder::new().encode(&sent, &mut ours);
+    g722::G722Encoder::new().encode(&sent, &mut ours);
     let theirs = ffmpeg("g722-encode", &bytes(&samples), "-f s16le -ar 16000", "-f g722");
 
     let decoded =
@@ -133,11 +133,11 @@ fn g722_is_the_same_on_both_sides() {
         ("ours by ffmpeg", decoded("g722-ours", &ours)),
         ("ffmpeg's by ffmpeg", decoded("g722-theirs", &theirs)),
         ("ours by us", {
-            g722::Decoder::new().decode(&ours, &mut back);
+            g722::G722Decoder::new().decode(&ours, &mut back);
             back.clone()
         }),
         ("ffmpeg's by us", {
-            g722::Decoder::new().decode(&theirs, &mut back);
+            g722::G722Decoder::new().decode(&theirs, &mut back);
             back.clone()
         }),
     ];

@@ -8,12 +8,12 @@ use super::{Concealer, DecodeError, Decoder, output_slice};
 
 /// Decoder of PCMU and PCMA: 8 kHz, one channel.
 #[derive(Clone, Debug)]
-pub struct G711Decoder {
+pub struct G711PacketDecoder {
     law: G711Law,
     concealer: Concealer,
 }
 
-impl G711Decoder {
+impl G711PacketDecoder {
     /// A decoder of `law`.
     #[must_use]
     pub fn new(law: G711Law) -> Self {
@@ -21,7 +21,7 @@ impl G711Decoder {
     }
 }
 
-impl Decoder for G711Decoder {
+impl Decoder for G711PacketDecoder {
     fn rate(&self) -> SampleRate {
         NARROWBAND
     }
@@ -56,26 +56,26 @@ impl Decoder for G711Decoder {
 
 /// Decoder of G.722 at 64 kbit/s: 16 kHz, one channel, two samples in a byte.
 #[derive(Clone, Debug)]
-pub struct G722Decoder {
-    decoder: g722::Decoder,
+pub struct G722PacketDecoder {
+    decoder: g722::G722Decoder,
     concealer: Concealer,
 }
 
-impl G722Decoder {
+impl G722PacketDecoder {
     /// A decoder without history.
     #[must_use]
     pub fn new() -> Self {
-        Self { decoder: g722::Decoder::new(), concealer: Concealer::new(WIDEBAND.hz(), 1) }
+        Self { decoder: g722::G722Decoder::new(), concealer: Concealer::new(WIDEBAND.hz(), 1) }
     }
 }
 
-impl Default for G722Decoder {
+impl Default for G722PacketDecoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Decoder for G722Decoder {
+impl Decoder for G722PacketDecoder {
     fn rate(&self) -> SampleRate {
         WIDEBAND
     }
@@ -105,18 +105,18 @@ impl Decoder for G722Decoder {
     }
 
     fn reset(&mut self) {
-        self.decoder = g722::Decoder::new();
+        self.decoder = g722::G722Decoder::new();
         self.concealer.reset();
     }
 }
 
 /// Decoder of 16 bits, big endian, any rate and number of channels.
 #[derive(Clone, Debug)]
-pub struct L16Decoder(LinearPcm);
+pub struct L16PacketDecoder(LinearPcm);
 
 /// Decoder of 24 bits, big endian, any rate and number of channels.
 #[derive(Clone, Debug)]
-pub struct L24Decoder(LinearPcm);
+pub struct L24PacketDecoder(LinearPcm);
 
 /// The common part of L16 and L24.
 #[derive(Clone, Debug)]
@@ -197,8 +197,8 @@ macro_rules! plain {
     };
 }
 
-plain!(L16Decoder, 2, linear_pcm::decode_l16);
-plain!(L24Decoder, 3, linear_pcm::decode_l24);
+plain!(L16PacketDecoder, 2, linear_pcm::decode_l16);
+plain!(L24PacketDecoder, 3, linear_pcm::decode_l24);
 
 const NARROWBAND: SampleRate = hz(8_000);
 const WIDEBAND: SampleRate = hz(16_000);

@@ -19,7 +19,7 @@ use core::fmt;
 use aulos_core::SampleRate;
 
 pub use conceal::Concealer;
-pub use fixed_bitrate::{G711Decoder, G722Decoder, L16Decoder, L24Decoder};
+pub use fixed_bitrate::{G711PacketDecoder, G722PacketDecoder, L16PacketDecoder, L24PacketDecoder};
 pub use opus::OpusPacketDecoder;
 
 /// Decodes the payloads of packets to interleaved frames.

@@ -170,13 +170,13 @@ fn concealment_is_closer_to_the_original_than_silence_and_repetition() {
     let sound = speech(8_000, 120);
     let packets = mu_packets(&sound);
     let clean = decode_with_losses(
-        &mut G711Decoder::new(G711Law::Mu),
+        &mut G711PacketDecoder::new(G711Law::Mu),
         &packets,
         &vec![false; packets.len()],
     );
     for loss in [0.01, 0.05, 0.1] {
         let lost = losses(packets.len(), loss);
-        let ours = decode_with_losses(&mut G711Decoder::new(G711Law::Mu), &packets, &lost);
+        let ours = decode_with_losses(&mut G711PacketDecoder::new(G711Law::Mu), &packets, &lost);
         let silence = filled(&clean, 160, &lost, false);
         let again = filled(&clean, 160, &lost, true);
         let [us, nothing, repeated] = [&ours, &silence, &again].map(|other| {
@@ -206,7 +206,7 @@ fn concealment_is_closer_to_the_original_than_silence_and_repetition() {
 fn without_loss_nothing_is_changed_but_3_75_ms() {
     let sound = speech(8_000, 2);
     let packets = mu_packets(&sound);
-    let mut decoder = G711Decoder::new(G711Law::Mu);
+    let mut decoder = G711PacketDecoder::new(G711Law::Mu);
     assert_eq!(decoder.delay(), 30);
     let heard = decode_with_losses(&mut decoder, &packets, &vec![false; packets.len()]);
     let mut wanted = vec![0.0; sound.len()];
@@ -265,7 +265,7 @@ fn the_channels_of_l24_keep_together() {
         })
         .collect();
     let lost: Vec<_> = (0..packets.len()).map(|number| number % 100 > 92).collect();
-    let mut decoder = L24Decoder::new(SampleRate::HZ_48000, ChannelLayout::STEREO);
+    let mut decoder = L24PacketDecoder::new(SampleRate::HZ_48000, ChannelLayout::STEREO);
     let heard = decode_with_losses(&mut decoder, &packets, &lost);
     for frame in heard.as_chunks::<2>().0 {
         assert!((frame[0] + 2.0 * frame[1]).abs() < 1e-3, "{frame:?}");
@@ -276,11 +276,12 @@ fn the_channels_of_l24_keep_together() {
 fn wideband_conceals_too() {
     let sound = speech(16_000, 20);
     let mut bytes = vec![0; sound.len() / 2];
-    aulos_dsp::g722::Encoder::new().encode(&sound, &mut bytes);
+    aulos_dsp::g722::G722Encoder::new().encode(&sound, &mut bytes);
     let packets: Vec<Vec<u8>> = bytes.chunks_exact(160).map(<[u8]>::to_vec).collect();
-    let clean = decode_with_losses(&mut G722Decoder::new(), &packets, &vec![false; packets.len()]);
+    let clean =
+        decode_with_losses(&mut G722PacketDecoder::new(), &packets, &vec![false; packets.len()]);
     let lost = losses(packets.len(), 0.05);
-    let ours = decode_with_losses(&mut G722Decoder::new(), &packets, &lost);
+    let ours = decode_with_losses(&mut G722PacketDecoder::new(), &packets, &lost);
     let silence = filled(&clean, 320, &lost, false);
     let (us, nothing) = (snr(&clean, &ours, 320, &lost), snr(&clean, &silence, 320, &lost));
     println!("G.722: {us:.2} dB, silence {nothing:.2} dB");
@@ -309,10 +310,10 @@ proptest! {
         ),
     ) {
         let mut decoders: [Box<dyn Decoder>; 5] = [
-            Box::new(G711Decoder::new(G711Law::A)),
-            Box::new(G722Decoder::new()),
-            Box::new(L16Decoder::new(SampleRate::HZ_48000, ChannelLayout::STEREO)),
-            Box::new(L24Decoder::new(SampleRate::HZ_48000, ChannelLayout::MONO)),
+            Box::new(G711PacketDecoder::new(G711Law::A)),
+            Box::new(G722PacketDecoder::new()),
+            Box::new(L16PacketDecoder::new(SampleRate::HZ_48000, ChannelLayout::STEREO)),
+            Box::new(L24PacketDecoder::new(SampleRate::HZ_48000, ChannelLayout::MONO)),
             Box::new(OpusPacketDecoder::new(SampleRate::HZ_48000, 1).unwrap()),
         ];
         let mut out = [0.0; 1_000];

@@ -43,7 +43,7 @@ enum Coder {
     L16,
     L24,
     G711(G711Law),
-    G722(Box<g722::Encoder>),
+    G722(Box<g722::G722Encoder>),
 }
 
 impl RtpPayloadEncoder {
@@ -71,7 +71,7 @@ impl RtpPayloadEncoder {
                 RtpPayloadCodec::L16 => Coder::L16,
                 RtpPayloadCodec::L24 => Coder::L24,
                 RtpPayloadCodec::G711(law) => Coder::G711(law),
-                RtpPayloadCodec::G722 => Coder::G722(Box::new(g722::Encoder::new())),
+                RtpPayloadCodec::G722 => Coder::G722(Box::new(g722::G722Encoder::new())),
             },
             dither: Dither::default(),
             resampler,

@@ -18,6 +18,7 @@ mod cut_times;
 mod plan;
 mod record_tap;
 mod stall;
+mod stalls;
 mod types;
 mod wall_clock;
 
@@ -29,7 +30,7 @@ use plan::{CommandPlan, RecorderMode};
 pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
-use stall::Stalls;
+use stalls::Stalls;
 pub use types::{
     CommandError, CommandTime, DEFAULT_PRE_ROLL, GapReason, MARKER_AHEAD, MARKER_EARLY,
     MAX_PLANNED, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, PauseMode, RecorderCommand, RecorderConfig,

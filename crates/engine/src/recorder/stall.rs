@@ -1,68 +1,14 @@
-//! Stalls of a station: while its process or its machine stood still, no frames were made, and its
-//! timeline goes on later. Silence of the same length keeps a recording in time.
+//! Silence in place of the frames that a stall has cost, so that a recording stays in time.
 
-use std::collections::VecDeque;
+use aulos_core::{Frames, MediaTime};
 
-use aulos_core::{Frames, MediaTime, Span};
-
-use super::{FrameRun, GapReason, Recorder, RecorderOutput, Segment};
-
-/// A stall that the recording has not passed yet.
-#[derive(Clone, Copy, Debug)]
-struct Stall {
-    /// The first frame after it.
-    at: MediaTime,
-    /// Missing frames that are not replaced by silence yet.
-    frames: Frames,
-    is_reported: bool,
-}
-
-/// The stalls that the recording has not passed yet, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Stalls(VecDeque<Stall>);
-
-impl Stalls {
-    /// Notes a stall before the frames of `run`; false if it is too long for silence, so that the
-    /// frames begin another segment.
-    pub(super) fn note(&mut self, run: &FrameRun) -> bool {
-        if run.stall > MAX_STALL_SILENCE {
-            return false;
-        }
-        let frames = run.timeline.rate().frames(run.stall);
-        if frames > Frames::ZERO {
-            self.0.push_back(Stall { at: run.pts, frames, is_reported: false });
-        }
-        true
-    }
-
-    /// The first frame after `next` before which silence is missing.
-    pub(super) fn next_after(&self, next: MediaTime) -> Option<MediaTime> {
-        self.0.iter().map(|stall| stall.at).find(|at| *at > next)
-    }
-
-    /// How many frames later the timeline, which is that after all stalls, has the frame `at`.
-    pub(super) fn frames_since(&self, at: MediaTime) -> Frames {
-        let stalls = self.0.iter().filter(|stall| stall.at >= at);
-        stalls.fold(Frames::ZERO, |sum, stall| sum + stall.frames)
-    }
-
-    /// Forgets the stalls before a frame, which are left out.
-    pub(super) fn drop_before(&mut self, below: MediaTime) {
-        while self.0.front().is_some_and(|stall| stall.at < below) {
-            self.0.pop_front();
-        }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
+use super::{GapReason, Recorder, RecorderOutput, Segment};
 
 impl Recorder {
     /// Outputs silence for a stall before the frame `next`, up to the end of the segment.
     pub(super) fn fill_stall(&mut self, mut segment: Segment, next: MediaTime) -> bool {
         let due = self.due(&segment, next);
-        let Some(stall) = self.stalls.0.front_mut().filter(|stall| stall.at == next) else {
+        let Some(stall) = self.stalls.before(next) else {
             return false;
         };
         if !core::mem::replace(&mut stall.is_reported, true) {
@@ -76,7 +22,7 @@ impl Recorder {
         let frames = due.map_or(stall.frames, |(at, _)| stall.frames.min(at.since(next)));
         stall.frames -= frames;
         if stall.frames == Frames::ZERO {
-            self.stalls.0.pop_front();
+            self.stalls.drop_first();
         }
         segment.frames += frames;
         self.advance_segment(segment, next);
@@ -85,7 +31,3 @@ impl Recorder {
         true
     }
 }
-
-/// The longest stall that becomes silence: 12 MB of stereo at 48 kHz. A machine that slept for a
-/// night must not write hours of silence when it wakes.
-const MAX_STALL_SILENCE: Span = Span::from_secs(60);

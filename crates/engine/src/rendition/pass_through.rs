@@ -22,7 +22,7 @@ impl Rendition {
 
     /// By how much the station's timeline, which has its next quantum at `next`, is to be delayed
     /// for the next chunk to begin with it; zero if it has another phase.
-    pub(crate) fn phase(&self, next: Instant, quantum: Span) -> Span {
+    pub(crate) fn alignment_delay(&self, next: Instant, quantum: Span) -> Span {
         let end = self.pass_through.as_ref().and_then(|state| state.end);
         let phase = end.map(|end| end - next);
         phase.filter(|phase| phase.abs() <= max_slew(quantum) * 2).unwrap_or(Span::ZERO)

@@ -16,7 +16,7 @@ impl Station {
         let state = self.pass(QuantumTime { now, pts, stamp, span });
         self.status.pass_through = state;
         if state == PassThroughState::Passing {
-            let phase = self.main.phase(self.timeline.local_at(self.next), span);
+            let phase = self.main.alignment_delay(self.timeline.local_at(self.next), span);
             self.timeline = self.timeline.delayed(phase);
         } else {
             self.main.stop_passing();

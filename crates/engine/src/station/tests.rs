@@ -19,7 +19,7 @@ use super::*;
 use crate::encode::PcmEncoder;
 use crate::fanout::TimedChunk;
 use crate::generate::Tone;
-use crate::input;
+use crate::input::InputConfig;
 use crate::loudness::Loudness;
 use crate::source::{Pacing, PullResult, RingSource, Source, SourceItem};
 
@@ -65,18 +65,18 @@ struct World {
 
 impl World {
     fn new(sources: Vec<Box<dyn Source>>) -> Self {
-        Self::of(sources, input::Config::default())
+        Self::of(sources, InputConfig::default())
     }
 
     /// With the same configuration for every input.
-    fn of(sources: Vec<Box<dyn Source>>, wishes: input::Config) -> Self {
+    fn of(sources: Vec<Box<dyn Source>>, wishes: InputConfig) -> Self {
         Self::with(sources, |source| Input::new(source, SPEC.rate, SPEC.layout, wishes))
     }
 
     fn with(sources: Vec<Box<dyn Source>>, input: impl Fn(Box<dyn Source>) -> Input) -> Self {
         let config = StationConfig {
             quantum: Frames(960),
-            switch: switch::Config { startup_wait: Some(Span::ZERO), ..switch::Config::default() },
+            switch: SwitchConfig { startup_wait: Some(Span::ZERO), ..SwitchConfig::default() },
             crossfade: Span::from_millis(20),
         };
         let now = Instant::ZERO + Span::from_secs(5);
@@ -203,8 +203,7 @@ fn a_live_source_with_a_short_buffer_or_none_is_played() {
     for buffer in [0, 1, 5] {
         let (mut feed, source) = live_source();
         let buffer = Span::from_millis(buffer);
-        let mut world =
-            World::of(vec![source], input::Config { buffer, ..input::Config::default() });
+        let mut world = World::of(vec![source], InputConfig { buffer, ..InputConfig::default() });
         let mut heard = 0;
         for _ in 0..100 {
             feed.send(world.now, 20);
@@ -335,7 +334,7 @@ fn tone() -> Box<dyn Source> {
 
 #[test]
 fn loudness_is_measured_before_the_gain_and_at_the_output() {
-    let wishes = input::Config { gain: Db::new(-6.0), ..input::Config::default() };
+    let wishes = InputConfig { gain: Db::new(-6.0), ..InputConfig::default() };
     let mut world = World::of(vec![tone(), tone()], wishes);
     world.run(5_000);
     let status = *world.handle.status();

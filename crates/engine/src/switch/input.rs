@@ -8,7 +8,7 @@ use crate::standby::{LinkState, Standby};
 
 /// Configuration of the switch. `Default` has the defaults of the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct SwitchConfig {
     /// Time that a failed input must run before it may take over from another one; doubled with
     /// each further failure, up to [`MAX_FAILBACK_DELAY`].
     pub failback_delay: Span,
@@ -18,7 +18,7 @@ pub struct Config {
     pub startup_wait: Option<Span>,
 }
 
-impl Default for Config {
+impl Default for SwitchConfig {
     fn default() -> Self {
         Self {
             failback_delay: Span::from_secs(5),

@@ -4,7 +4,8 @@
 use aulos_core::{Instant, Span};
 
 use super::{
-    Config, FailbackMode, FailureCounts, InputFacts, InputFault, InputHealth, MAX_FAILBACK_DELAY,
+    FailbackMode, FailureCounts, InputFacts, InputFault, InputHealth, MAX_FAILBACK_DELAY,
+    SwitchConfig,
 };
 use crate::source::Pacing;
 use crate::standby::LinkState;
@@ -49,7 +50,7 @@ impl InputHealthTracker {
     };
 
     /// Updates the health from the current facts.
-    pub(super) fn observe(&mut self, config: &Config, now: Instant, facts: &InputFacts) {
+    pub(super) fn observe(&mut self, config: &SwitchConfig, now: Instant, facts: &InputFacts) {
         let dry = facts.buffered <= Span::ZERO;
         let gone = facts.ended && dry;
         let stopped = match facts.fault(now) {
@@ -97,7 +98,7 @@ impl InputHealthTracker {
     }
 
     /// Takes it off air at once.
-    pub(super) fn fail(&mut self, config: &Config, now: Instant, fault: InputFault) {
+    pub(super) fn fail(&mut self, config: &SwitchConfig, now: Instant, fault: InputFault) {
         if matches!(self.health, InputHealth::Healthy { .. }) {
             self.count_failure(config, now, fault);
         }
@@ -118,7 +119,7 @@ impl InputHealthTracker {
     }
 
     /// Audio arrives. An input with several short sessions in a row must stay on first.
-    fn check_for_flapping(&mut self, config: &Config, now: Instant) {
+    fn check_for_flapping(&mut self, config: &SwitchConfig, now: Instant) {
         if now.since(self.ended_at) >= config.failback_delay {
             (self.short_sessions, self.failback_delay) = (0, Span::ZERO);
         } else if self.short_sessions >= MAX_SHORT_SESSIONS && self.failback_delay == Span::ZERO {
@@ -130,7 +131,7 @@ impl InputHealthTracker {
 
     /// It sends again. An input that was healthy for long and then stopped for as long had paused,
     /// as a player does. That does not make the output flap, so it is trusted as after a clean end.
-    fn resume(&mut self, config: &Config, now: Instant) {
+    fn resume(&mut self, config: &SwitchConfig, now: Instant) {
         let Some(paused) = self.paused.take() else { return };
         if now.since(paused) >= config.failback_delay {
             self.failback_delay = Span::ZERO;
@@ -156,7 +157,13 @@ impl InputHealthTracker {
     }
 
     /// It has been healthy, and audio is left.
-    fn update_playing(&mut self, config: &Config, now: Instant, facts: &InputFacts, dry: bool) {
+    fn update_playing(
+        &mut self,
+        config: &SwitchConfig,
+        now: Instant,
+        facts: &InputFacts,
+        dry: bool,
+    ) {
         let fault = facts.fault(now);
         match (self.health, fault) {
             (InputHealth::Healthy { .. }, None) => {}
@@ -188,7 +195,7 @@ impl InputHealthTracker {
     }
 
     /// Its sender has closed cleanly, and all audio has been played.
-    fn handle_end(&mut self, config: &Config, now: Instant) {
+    fn handle_end(&mut self, config: &SwitchConfig, now: Instant) {
         let short = now.since(self.well_since) < config.failback_delay;
         self.short_sessions = if short { self.short_sessions + 1 } else { 0 };
         (self.ended_at, self.failback_delay) = (now, Span::ZERO);
@@ -199,7 +206,7 @@ impl InputHealthTracker {
         self.failback_delay > Span::ZERO && (facts.ended || facts.fault(now).is_some())
     }
 
-    fn count_failure(&mut self, config: &Config, now: Instant, fault: InputFault) {
+    fn count_failure(&mut self, config: &SwitchConfig, now: Instant, fault: InputFault) {
         let count = match fault {
             InputFault::Late => &mut self.failures.late,
             InputFault::Silent => &mut self.failures.silent,
@@ -221,7 +228,7 @@ impl InputHealthTracker {
         }
     }
 
-    fn penalize_failure(&mut self, config: &Config) {
+    fn penalize_failure(&mut self, config: &SwitchConfig) {
         let longest = config.failback_delay.max(MAX_FAILBACK_DELAY);
         let mut hold_in = config.failback_delay;
         (0..self.strikes.min(MAX_DOUBLINGS))

@@ -46,10 +46,10 @@ struct World {
 
 impl World {
     fn new(senders: &[Sender]) -> Self {
-        Self::of(Config::default(), senders)
+        Self::of(SwitchConfig::default(), senders)
     }
 
-    fn of(config: Config, senders: &[Sender]) -> Self {
+    fn of(config: SwitchConfig, senders: &[Sender]) -> Self {
         Self {
             now: Instant::ZERO + Span::from_secs(1),
             switch: Switch::new(config, senders.len()),
@@ -114,7 +114,7 @@ fn facts(sender: &Sender) -> InputFacts {
         lost: sender.lost,
         verdict: sender.verdict,
         standby: sender.standby,
-        link: LinkState::Open,
+        link: LinkState::Healthy,
     }
 }
 
@@ -139,7 +139,7 @@ fn startup_waits_only_for_an_absent_or_exclusively_preferred_source() {
     let mut world = World::new(&[Sender::FILE, Sender::FILE]);
     world.run(40);
     assert_eq!(world.last(), (0, Some(0), SwitchCause::First));
-    let config = Config { startup_wait: None, ..Config::default() };
+    let config = SwitchConfig { startup_wait: None, ..SwitchConfig::default() };
     let mut world = World::of(config, &[Sender::LIVE, Sender::FILE]);
     world.run(60_000);
     assert_eq!(world.changes, []);
@@ -455,7 +455,7 @@ fn a_sender_with_flapping_silence_causes_no_switching() {
 #[test]
 fn without_automatic_failback_an_input_waits_for_a_command_or_a_failure() {
     for comeback in [FailbackMode::Manual, FailbackMode::Never] {
-        let config = Config { failback: comeback, ..Config::default() };
+        let config = SwitchConfig { failback: comeback, ..SwitchConfig::default() };
         let mut world = World::of(config, &[Sender::LIVE, Sender::LIVE, Sender::FILE]);
         world.senders[0].sending = true;
         world.senders[1].sending = true;

@@ -4,7 +4,8 @@ use aulos_blackbox::alloc::{calls, calls_during};
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::g711::G711Law;
 use aulos_engine::decode::{
-    Decoder, G711Decoder, G722Decoder, L16Decoder, L24Decoder, OpusPacketDecoder,
+    Decoder, G711PacketDecoder, G722PacketDecoder, L16PacketDecoder, L24PacketDecoder,
+    OpusPacketDecoder,
 };
 
 #[test]
@@ -22,11 +23,11 @@ fn packets_and_holes() {
         (Box::new(decoder), [config << 3 | stereo].into_iter().chain(1..100).collect())
     };
     let mut decoders: [(Box<dyn Decoder>, Vec<u8>); 9] = [
-        (Box::new(G711Decoder::new(G711Law::Mu)), (0..160).collect()),
-        (Box::new(G711Decoder::new(G711Law::A)), (0..160).collect()),
-        (Box::new(G722Decoder::new()), (0..160).collect()),
-        (Box::new(L16Decoder::new(studio, stereo)), (0..192).collect()),
-        (Box::new(L24Decoder::new(studio, stereo)), (0..240).chain(0..48).collect()),
+        (Box::new(G711PacketDecoder::new(G711Law::Mu)), (0..160).collect()),
+        (Box::new(G711PacketDecoder::new(G711Law::A)), (0..160).collect()),
+        (Box::new(G722PacketDecoder::new()), (0..160).collect()),
+        (Box::new(L16PacketDecoder::new(studio, stereo)), (0..192).collect()),
+        (Box::new(L24PacketDecoder::new(studio, stereo)), (0..240).chain(0..48).collect()),
         // CELT of 20 ms, SILK of 60 ms, hybrid of 20 ms (RFC 6716, section 3.1).
         opus(31, 1),
         opus(31, 2),

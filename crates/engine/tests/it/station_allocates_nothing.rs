@@ -10,12 +10,12 @@ use aulos_core::{
 };
 use aulos_dsp::equalizer::{EqualizerBand, FilterType};
 use aulos_dsp::normalize::{LookAhead, Settings};
-use aulos_dsp::silence;
+use aulos_dsp::silence::SilenceConfig;
 use aulos_engine::announce::{self, DEFAULT_DUCK, Ducking, QueueEvent};
 use aulos_engine::encode::make_encoder;
 use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
 use aulos_engine::generate::{Demo, LoopSource};
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::{Input, InputConfig};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::output_bus::StationTap;
 use aulos_engine::overlay::Overlay;
@@ -26,7 +26,7 @@ use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source, SourceItem
 use aulos_engine::standby::{self, LinkState, Standby, StandbyHandle};
 use aulos_engine::station::{Station, StationConfig, StationEvent, StationHandle};
 use aulos_engine::swappable_source::swappable_source;
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
 
@@ -135,12 +135,12 @@ impl World {
         let (far, second) = Sender::new(SampleRate::HZ_44100, ChannelLayout::MONO);
         let own: [Box<dyn Source>; 3] = [first, second, Box::new(Demo::new(spec.rate, quantum))];
         let sources = better.into_iter().chain(own);
-        let silence = silence::Config {
+        let silence = SilenceConfig {
             duration: Span::from_millis(500),
             dead_channel: Some(Span::from_millis(500)),
-            ..silence::Config::default()
+            ..SilenceConfig::default()
         };
-        let wishes = input::Config { silence, standby: Standby::Warm, ..input::Config::default() };
+        let wishes = InputConfig { silence, standby: Standby::Warm, ..InputConfig::default() };
         let mut keepers = Vec::new();
         let mut input = |source| {
             let input = Input::new(source, spec.rate, spec.layout, wishes);
@@ -163,7 +163,7 @@ impl World {
         let config = StationConfig {
             quantum,
             // Every failure is followed by a recovery, so that there are many.
-            switch: switch::Config { failback_delay: Span::ZERO, ..switch::Config::default() },
+            switch: SwitchConfig { failback_delay: Span::ZERO, ..SwitchConfig::default() },
             crossfade: Span::from_millis(20),
         };
         let samples = quantum.as_usize() * spec.layout.channels();
@@ -181,7 +181,7 @@ impl World {
 
     /// The control thread's part, which may free memory; returns the announcements played.
     fn poll(&mut self) -> u64 {
-        let (mut played, was_played) = (0, announce::EndReason::Played);
+        let (mut played, was_played) = (0, announce::AnnouncementEnd::Played);
         self.handle.handle_timeout(self.now, |event| {
             let ended = matches!(event, StationEvent::Announcement(QueueEvent::Ended(_, end)) if end == was_played);
             played += u64::from(ended);
@@ -216,7 +216,7 @@ impl World {
             1_170 => self.handle.set_preference(None),
             _ => {}
         }
-        let told = if step % 700 < 10 { LinkState::Broken } else { LinkState::Open };
+        let told = if step % 700 < 10 { LinkState::Broken } else { LinkState::Healthy };
         self.keepers.iter_mut().for_each(|keeper| keeper.report(told));
         if step == RESET_AT {
             self.handle.reset_loudness();
@@ -289,14 +289,14 @@ fn chunks_that_are_passed() {
     let (mut near, source) = Sender::new(spec.rate, spec.layout);
     let (mut sink, queue) = ready_chunks(256, 1_000);
     let buffer = Span::from_millis(100);
-    let config = input::Config { buffer, ..input::Config::default() };
+    let config = InputConfig { buffer, ..InputConfig::default() };
     let input = Input::new(source, spec.rate, spec.layout, config).with_ready_chunks(queue);
     let demo = Box::new(Demo::new(spec.rate, quantum));
-    let demo = Input::new(demo, spec.rate, spec.layout, input::Config::default());
+    let demo = Input::new(demo, spec.rate, spec.layout, InputConfig::default());
     let mut now = Instant::ZERO + Span::from_secs(5);
     let config = StationConfig {
         quantum,
-        switch: switch::Config { failback_delay: Span::ZERO, ..switch::Config::default() },
+        switch: SwitchConfig { failback_delay: Span::ZERO, ..SwitchConfig::default() },
         crossfade: Span::from_millis(20),
     };
     let (main, mut desk) = rendition(Codec::Flac);

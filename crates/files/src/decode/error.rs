@@ -4,7 +4,7 @@ use core::fmt;
 use std::io;
 
 use aulos_engine::codec_guard::CodecPanic;
-use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
+use aulos_io::confined_open::{OUTSIDE_ROOTS, is_outside_root};
 
 /// Why a file cannot be opened as audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl core::error::Error for OpenError {}
 /// opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum DecodeError {
+pub enum FileDecodeError {
     /// Only damage for too long, or the file was replaced by something else: get it again.
     Torn,
     /// The codec is supported, but not what the file uses of it: convert the file.
@@ -110,20 +110,20 @@ pub enum DecodeError {
     Io(io::ErrorKind),
 }
 
-impl From<io::Error> for DecodeError {
+impl From<io::Error> for FileDecodeError {
     fn from(error: io::Error) -> Self {
         Self::Io(error.kind())
     }
 }
 
 /// The library cannot go on in the container.
-impl From<CodecPanic> for DecodeError {
+impl From<CodecPanic> for FileDecodeError {
     fn from(_: CodecPanic) -> Self {
         Self::Torn
     }
 }
 
-impl fmt::Display for DecodeError {
+impl fmt::Display for FileDecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Torn => f.write_str("too much of the file is damaged"),
@@ -135,4 +135,4 @@ impl fmt::Display for DecodeError {
     }
 }
 
-impl core::error::Error for DecodeError {}
+impl core::error::Error for FileDecodeError {}

@@ -5,7 +5,7 @@ use aulos_engine::source::SourceItem;
 use aulos_rt::Pool;
 use aulos_rt::ring::Producer;
 
-use super::error::DecodeError;
+use super::error::FileDecodeError;
 use super::file::{FileDecodeStatus, FileDecoder, FileInfo};
 use super::warning::FileWarning;
 
@@ -27,7 +27,7 @@ pub enum FileFeedStatus {
     Ended,
     /// The file cannot be decoded further, and [`SourceItem::End`] is in the ring: close the feed,
     /// report the error.
-    Failed(DecodeError),
+    Failed(FileDecodeError),
     /// The consumer of the ring is gone: drop the feed.
     Abandoned,
 }

@@ -9,7 +9,7 @@ use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, S
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::SourcePath;
 
-use super::error::{DecodeError, OpenError};
+use super::error::{FileDecodeError, OpenError};
 use super::media::{MediaReader, PacketOutcome, TrackInfo};
 use super::raw::RawReader;
 use super::recognize::{explain_refusal, refuse_known_kinds};
@@ -78,7 +78,7 @@ pub struct FileDecoder {
     decoded: DecodedLength,
     /// The length in the header and the decoded one in seconds, if they differ.
     length: Option<(f64, f64)>,
-    end: Option<Result<(), DecodeError>>,
+    end: Option<Result<(), FileDecodeError>>,
 }
 
 #[derive(Debug)]
@@ -170,9 +170,9 @@ impl FileDecoder {
             Ok(false) if decoder.options.raw.is_some() => return Err(OpenError::Empty),
             Ok(false) if decoder.damaged > 0 => return Err(OpenError::Torn),
             Ok(false) => return Err(OpenError::NoFrames),
-            Err(DecodeError::Io(kind)) => return Err(OpenError::Io(kind)),
-            Err(DecodeError::Torn) => return Err(OpenError::Torn),
-            Err(DecodeError::Unsupported) => return Err(OpenError::UnsupportedCodec),
+            Err(FileDecodeError::Io(kind)) => return Err(OpenError::Io(kind)),
+            Err(FileDecodeError::Torn) => return Err(OpenError::Torn),
+            Err(FileDecodeError::Unsupported) => return Err(OpenError::UnsupportedCodec),
         }
         // The first packet may have changed the rate, and with it the number of frames.
         decoder.info = decoder.source.info(&decoder.file);
@@ -186,9 +186,9 @@ impl FileDecoder {
     /// Media time counts the returned frames, from 0, through all rounds of a loop.
     ///
     /// # Errors
-    /// [`DecodeError`], after everything that could be decoded has been returned; from then on
+    /// [`FileDecodeError`], after everything that could be decoded has been returned; from then on
     /// always.
-    pub fn next(&mut self, into: &mut Block) -> Result<FileDecodeStatus, DecodeError> {
+    pub fn next(&mut self, into: &mut Block) -> Result<FileDecodeStatus, FileDecodeError> {
         into.pts = self.position;
         into.received = Instant::ZERO;
         let (mut rate, mut layout) = self.source.shape();
@@ -240,7 +240,7 @@ impl FileDecoder {
     pub fn next_run(
         &mut self,
         most: Frames,
-    ) -> Result<Option<(RateAndLayout, &[f32])>, DecodeError> {
+    ) -> Result<Option<(RateAndLayout, &[f32])>, FileDecodeError> {
         if self.taken == self.pending.len() && !self.has_more() {
             return match self.end {
                 Some(Err(error)) => Err(error),
@@ -261,9 +261,9 @@ impl FileDecoder {
     /// Seeks to `frame`. Only for files that [support it](FileDecoder::seeks_exactly).
     ///
     /// # Errors
-    /// [`DecodeError::Torn`] when the position cannot be found.
-    pub fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
-        let FileReader::Media(media) = &mut self.source else { return Err(DecodeError::Torn) };
+    /// [`FileDecodeError::Torn`] when the position cannot be found.
+    pub fn seek(&mut self, frame: Frames) -> Result<(), FileDecodeError> {
+        let FileReader::Media(media) = &mut self.source else { return Err(FileDecodeError::Torn) };
         media.seek(frame)?;
         self.pending.clear();
         self.taken = 0;
@@ -335,7 +335,7 @@ impl FileDecoder {
                 return Ok(more);
             }
             self.rewind()?;
-            self.refill_once()?.then_some(true).ok_or(DecodeError::Torn)
+            self.refill_once()?.then_some(true).ok_or(FileDecodeError::Torn)
         });
         self.end = match more {
             Ok(true) => None,
@@ -345,23 +345,23 @@ impl FileDecoder {
         self.end.is_none()
     }
 
-    fn rewind(&mut self) -> Result<(), DecodeError> {
+    fn rewind(&mut self) -> Result<(), FileDecodeError> {
         if !self.has_decoded {
-            return Err(DecodeError::Torn);
+            return Err(FileDecodeError::Torn);
         }
         self.has_decoded = false;
         self.decoded.frames = 0;
         self.decoded.earlier = 0.0;
         let source = FileReader::open(&self.file, self.extension.as_deref(), self.options.raw);
         self.source = source.map_err(|error| match error {
-            OpenError::Io(kind) => DecodeError::Io(kind),
-            _ => DecodeError::Torn,
+            OpenError::Io(kind) => FileDecodeError::Io(kind),
+            _ => FileDecodeError::Torn,
         })?;
         Ok(())
     }
 
     /// Decodes until there are samples. `false` at the end of the file.
-    fn refill_once(&mut self) -> Result<bool, DecodeError> {
+    fn refill_once(&mut self) -> Result<bool, FileDecodeError> {
         self.taken = 0;
         for _ in 0..MAX_PACKETS_WITHOUT_FRAMES {
             match self.source.decode(&mut self.pending)? {
@@ -383,7 +383,7 @@ impl FileDecoder {
                 return Ok(true);
             }
         }
-        Err(DecodeError::Torn)
+        Err(FileDecodeError::Torn)
     }
 }
 
@@ -415,7 +415,7 @@ impl FileReader {
         })
     }
 
-    fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
+    fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, FileDecodeError> {
         match self {
             Self::Media(media) => media.decode(out),
             Self::Raw(raw) => raw.decode(out),

@@ -30,7 +30,7 @@ use symphonia::default::get_probe;
 use super::aac::{AacDecoder, AacPacket};
 use super::discard_padding::find_discard_padding;
 use super::edit_list::{self, EditRange};
-use super::error::{DecodeError, OpenError};
+use super::error::{FileDecodeError, OpenError};
 use super::library::LibraryDecoder;
 use super::mpeg::{MpegFormat, PaddingFilter};
 use super::opus::{OpusHead, OpusPacketDecoder};
@@ -172,7 +172,7 @@ impl MediaReader {
     }
 
     /// Replaces `out` with the frames of the next packet.
-    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, FileDecodeError> {
         out.clear();
         let next = match self.ahead.take() {
             Some(packet) => Ok(Some(packet)),
@@ -212,14 +212,14 @@ impl MediaReader {
         Ok(if whole { PacketOutcome::Frames } else { PacketOutcome::Damaged })
     }
 
-    fn read_packet(&mut self) -> Result<Result<Option<Packet>, Error>, DecodeError> {
+    fn read_packet(&mut self) -> Result<Result<Option<Packet>, Error>, FileDecodeError> {
         let reader = &mut self.reader;
         Ok(guard(CodecLibrary::Symphonia, || reader.next_packet())?)
     }
 
     /// Prepares the decoder for another rate or number of channels. False for a packet whose
     /// format the next one does not confirm: it is damaged, or no frame at all.
-    fn follow_mpeg_format(&mut self, packet: &Packet) -> Result<bool, DecodeError> {
+    fn follow_mpeg_format(&mut self, packet: &Packet) -> Result<bool, FileDecodeError> {
         let format = MpegFormat::of_packet(&packet.data);
         let Some(mpeg) = &mut self.mpeg else { return Ok(true) };
         if mpeg.format.is_none() || mpeg.format == format {
@@ -241,14 +241,14 @@ impl MediaReader {
     }
 
     /// Seeks to `frame` exactly.
-    pub(super) fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
-        let time = i64::try_from(frame.0).map_err(|_| DecodeError::Torn)?;
+    pub(super) fn seek(&mut self, frame: Frames) -> Result<(), FileDecodeError> {
+        let time = i64::try_from(frame.0).map_err(|_| FileDecodeError::Torn)?;
         let to = SeekTo::Timestamp { ts: Timestamp::new(time), track_id: self.track };
         let reader = &mut self.reader;
         let sought = guard(CodecLibrary::Symphonia, || reader.seek(SeekMode::Accurate, to))?;
-        let actual = sought.map_err(|_| DecodeError::Torn)?.actual_ts.get();
+        let actual = sought.map_err(|_| FileDecodeError::Torn)?.actual_ts.get();
         let skip = time.checked_sub(actual).and_then(|skip| u64::try_from(skip).ok());
-        self.trim = EdgeTrim { skip: skip.ok_or(DecodeError::Torn)?, ..EdgeTrim::default() };
+        self.trim = EdgeTrim { skip: skip.ok_or(FileDecodeError::Torn)?, ..EdgeTrim::default() };
         self.expected = None;
         match &mut self.codec {
             MediaCodec::Library(decoder) => decoder.reset(),
@@ -292,14 +292,18 @@ impl MediaReader {
     }
 
     /// Returns whether the packet was intact.
-    fn decode_packet(&mut self, packet: &Packet, out: &mut Vec<f32>) -> Result<bool, DecodeError> {
+    fn decode_packet(
+        &mut self,
+        packet: &Packet,
+        out: &mut Vec<f32>,
+    ) -> Result<bool, FileDecodeError> {
         match &mut self.codec {
             MediaCodec::Aac(aac) => {
                 match aac.decode(&packet.data, out) {
                     AacPacket::Frames => {}
                     AacPacket::Waiting => return Ok(true),
                     AacPacket::Damaged => return Ok(false),
-                    AacPacket::Unsupported => return Err(DecodeError::Unsupported),
+                    AacPacket::Unsupported => return Err(FileDecodeError::Unsupported),
                 }
                 (self.rate, self.layout) = aac.shape();
                 let waited = usize::try_from(aac.waited()).unwrap_or(0);
@@ -375,7 +379,7 @@ impl MediaReader {
     }
 
     /// Removes the padding if this was the last packet.
-    fn trim_last_packet(&mut self, out: &mut Vec<f32>) -> Result<(), DecodeError> {
+    fn trim_last_packet(&mut self, out: &mut Vec<f32>) -> Result<(), FileDecodeError> {
         let Some(padding) = self.last_padding_ns else { return Ok(()) };
         while self.ahead.as_ref().is_none_or(|next| next.track_id != self.track) {
             match self.read_packet()? {
@@ -406,10 +410,10 @@ impl MediaReader {
     }
 
     /// Continues with the next link of a chained stream.
-    fn open_next_link(&mut self) -> Result<(), DecodeError> {
-        let track = self.reader.default_track(TrackType::Audio).ok_or(DecodeError::Torn)?;
-        let parameters = parameters(track).ok_or(DecodeError::Torn)?;
-        self.codec = MediaCodec::new(parameters).map_err(|_| DecodeError::Torn)?;
+    fn open_next_link(&mut self) -> Result<(), FileDecodeError> {
+        let track = self.reader.default_track(TrackType::Audio).ok_or(FileDecodeError::Torn)?;
+        let parameters = parameters(track).ok_or(FileDecodeError::Torn)?;
+        self.codec = MediaCodec::new(parameters).map_err(|_| FileDecodeError::Torn)?;
         self.trim = EdgeTrim::new(track, parameters);
         self.counted_at = parameters.sample_rate.filter(|_| parameters.codec == CODEC_ID_AAC);
         self.track = track.id;

@@ -37,7 +37,7 @@ mod uniform;
 mod warning;
 mod wave;
 
-pub use error::{DecodeError, OpenError};
+pub use error::{FileDecodeError, OpenError};
 pub use feed::{FileFeed, FileFeedStatus};
 pub use file::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo, RateAndLayout};
 pub(crate) use rate_converter::{RateConverter, converted_frames};

@@ -6,7 +6,7 @@ use std::io::Read;
 use aulos_core::SampleSpec;
 use aulos_dsp::convert;
 
-use super::error::DecodeError;
+use super::error::FileDecodeError;
 use super::media::PacketOutcome;
 
 /// A file of interleaved samples.
@@ -28,7 +28,7 @@ impl RawReader {
     }
 
     /// The next samples. An incomplete frame at the end counts as damage.
-    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, FileDecodeError> {
         let mut got = 0;
         while got < self.bytes.len() {
             match self.file.read(&mut self.bytes[got..]) {

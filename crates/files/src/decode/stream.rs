@@ -2,7 +2,7 @@
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_engine::source::BLOCK_SAMPLES;
-use aulos_io::feed::{StreamCounts, StreamError, StreamInfo};
+use aulos_io::feed::{RadioStreamInfo, StreamCounts, StreamError};
 use aulos_proto::packets::{
     FormatHint, PacketPlacement, PacketSplitter, SplitterEvent, StreamStart,
 };
@@ -183,10 +183,10 @@ impl StreamDecoder {
 
     /// The format of the stream, once it is known.
     #[must_use]
-    pub fn info(&self) -> Option<StreamInfo> {
+    pub fn info(&self) -> Option<RadioStreamInfo> {
         let codec = self.codec.as_ref()?.name();
         let (rate, layout) = self.shape;
-        Some(StreamInfo { codec, rate, layout })
+        Some(RadioStreamInfo { codec, rate, layout })
     }
 
     /// The counters.

@@ -7,7 +7,7 @@ use aulos_core::{Block, Frames};
 use aulos_dsp::remix;
 use aulos_engine::source::BLOCK_SAMPLES;
 
-use super::error::{DecodeError, OpenError};
+use super::error::{FileDecodeError, OpenError};
 use super::file::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo, RateAndLayout};
 use super::rate_converter::RateConverter;
 use super::warning::FileWarning;
@@ -40,8 +40,8 @@ impl UniformDecoder {
     /// set.
     ///
     /// # Errors
-    /// As there; and [`DecodeError::Unsupported`] for a rate that cannot be converted.
-    pub fn next(&mut self, into: &mut Block) -> Result<FileDecodeStatus, DecodeError> {
+    /// As there; and [`FileDecodeError::Unsupported`] for a rate that cannot be converted.
+    pub fn next(&mut self, into: &mut Block) -> Result<FileDecodeStatus, FileDecodeError> {
         loop {
             if self.take_pending(into) {
                 return Ok(FileDecodeStatus::Block);
@@ -118,7 +118,7 @@ impl UniformDecoder {
         true
     }
 
-    fn convert(&mut self, block: &Block, shape: RateAndLayout) -> Result<(), DecodeError> {
+    fn convert(&mut self, block: &Block, shape: RateAndLayout) -> Result<(), FileDecodeError> {
         let (rate, layout) = self.first();
         let channels = layout.channels();
         self.remixed.resize(block.frames().as_usize() * channels, 0.0);
@@ -128,7 +128,7 @@ impl UniformDecoder {
             return Ok(());
         }
         if [shape.0, rate].iter().any(|rate| !CONVERTIBLE_HZ.contains(&rate.hz())) {
-            return Err(DecodeError::Unsupported);
+            return Err(FileDecodeError::Unsupported);
         }
         let pending = &mut self.pending;
         let converter = &mut self

@@ -14,7 +14,7 @@ use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate};
 use aulos_dsp::convert;
 use aulos_proto::wav::{self, ParseOutcome, WavSampleFormat, WaveInfo};
 
-use super::error::{DecodeError, OpenError};
+use super::error::{FileDecodeError, OpenError};
 use super::media::PacketOutcome;
 use super::sizes::{ChunkKind, audio_end, tags_start};
 
@@ -155,9 +155,9 @@ impl WaveFile {
     /// The next frames, at most `most` of them; `None` at the end.
     ///
     /// # Errors
-    /// [`DecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`] is
+    /// [`FileDecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`] is
     /// then true.
-    pub fn next(&mut self, most: Frames) -> Result<Option<SampleRun<'_>>, DecodeError> {
+    pub fn next(&mut self, most: Frames) -> Result<Option<SampleRun<'_>>, FileDecodeError> {
         let frame = self.wave.frame_bytes();
         if self.to - self.from < frame && !self.read()? {
             return Ok(None);
@@ -191,7 +191,7 @@ impl WaveFile {
 
     /// Replaces `out` with the next frames, converted to f32.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rounded")]
-    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, FileDecodeError> {
         out.clear();
         let end = if self.is_cut { PacketOutcome::TruncatedEnd } else { PacketOutcome::End };
         match self.next(Frames(u64::MAX))? {
@@ -225,7 +225,7 @@ impl WaveFile {
     }
 
     /// Reads the next block behind the incomplete rest of a frame. `false` at the end.
-    fn read(&mut self) -> Result<bool, DecodeError> {
+    fn read(&mut self) -> Result<bool, FileDecodeError> {
         self.bytes.resize(READ_BYTES + 64 * 8, 0);
         self.bytes.copy_within(self.from..self.to, 0);
         let left = self.to - self.from;

@@ -7,7 +7,7 @@ use aulos_core::SampleRate;
 use aulos_dsp::normalize::NormalizerError;
 use aulos_io::replace::ReplaceError;
 
-use crate::decode::{DecodeError, OpenError};
+use crate::decode::{FileDecodeError, OpenError};
 use crate::scan::ScanError;
 
 /// Why there is no new file. The existing files are unchanged.
@@ -19,7 +19,7 @@ pub enum NormalizeError {
     /// The file cannot be opened as audio.
     Open(OpenError),
     /// The file cannot be decoded to its end.
-    Decode(DecodeError),
+    Decode(FileDecodeError),
     /// It is damaged in so many places, and would be replaced by its readable part.
     Damaged(u64),
     /// The settings are invalid.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use aulos_core::{Frames, SampleRate};
-use aulos_io::beneath::{open_regular_beneath, open_root};
+use aulos_io::confined_open::{open_regular_beneath, open_root};
 use serde_json::Value;
 
 use super::sidecar::{MAX_SIDECAR, ParsedSidecar, sidecar_name};

@@ -12,7 +12,7 @@ use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::recorder::{SegmentEnd, UnixTime, WallClock};
 use aulos_io::SystemClock;
 use aulos_io::disk::SyncHandle;
-use aulos_proto::Marker;
+use aulos_proto::FileMarker;
 use aulos_rt::channel::{Receiver, TryRecvError};
 
 use super::clock;
@@ -352,7 +352,7 @@ fn write_marker_list<'a>(
     markers: impl Iterator<Item = (u64, &'a str)>,
     durable: bool,
 ) -> io::Result<()> {
-    let markers: Vec<_> = markers.map(|(position, label)| Marker { position, label }).collect();
+    let markers: Vec<_> = markers.map(|(position, label)| FileMarker { position, label }).collect();
     write_markers(file, &markers, durable)
 }
 

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use aulos_core::Frames;
-use aulos_io::beneath::{open_regular_beneath, open_root};
+use aulos_io::confined_open::{open_regular_beneath, open_root};
 use aulos_io::disk::replace;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io;
 
-use crate::decode::{DecodeError, OpenError};
+use crate::decode::{FileDecodeError, OpenError};
 
 /// Why a file could not be measured, or only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum ScanError {
     /// It cannot be opened as audio.
     Open(OpenError),
     /// It could be opened, but not decoded to its end; the part before the error has been measured.
-    Decode(DecodeError),
+    Decode(FileDecodeError),
     /// The number of damaged packets that were skipped; a truncated end counts as one. The rest has
     /// been measured.
     Damaged(u64),

@@ -22,7 +22,7 @@ pub struct ScanReport {
     /// The error, if any; the figures then cover the part that could be read.
     pub error: Option<ScanError>,
     /// The format, if the file could be opened.
-    pub shape: Option<FileShape>,
+    pub shape: Option<AudioProperties>,
     /// The loudness; all fields are `None` if the file could not be opened.
     pub loudness: LoudnessSummary,
     /// The data for merging, if [`ScanOptions::keep_measurement`] requested it and nothing failed.
@@ -35,7 +35,7 @@ pub struct ScanReport {
 
 /// The format and duration of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FileShape {
+pub struct AudioProperties {
     /// Sample rate at its beginning.
     pub rate: SampleRate,
     /// Channel layout at its beginning.
@@ -125,7 +125,7 @@ pub(super) fn measure_counted(
     let is_silent = loudness.is_some_and(|it| it.integrated.is_none()) && seconds >= MOMENTARY;
     warnings.extend(is_silent.then_some(FileWarning::Silent));
     let kept = whole.filter(|_| options.keep_measurement && error.is_none()).map(Box::new);
-    let shape = Some(FileShape { rate, layout, seconds });
+    let shape = Some(AudioProperties { rate, layout, seconds });
     ScanReport {
         path,
         error,

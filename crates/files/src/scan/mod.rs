@@ -25,7 +25,7 @@ mod tests;
 
 pub use error::ScanError;
 pub use find::{ScanFile, find_all_files, find_files, has_audio_name};
-pub use measure::{FileShape, LoudnessSummary, ScanReport, measure_file};
+pub use measure::{AudioProperties, LoudnessSummary, ScanReport, measure_file};
 pub use meter_file::LoudnessCurve;
 pub use options::ScanOptions;
 pub(crate) use positions::positions;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::meter::Measurement;
 
-use super::measure::{FileShape, LoudnessSummary, ScanReport};
+use super::measure::{AudioProperties, LoudnessSummary, ScanReport};
 use super::meter_file::{LoudnessCurve, measure_cuts, piece_cuts, seconds_of};
 use super::options::ScanOptions;
 use super::progress::{FileProgress, ProgressCounter};
@@ -78,7 +78,7 @@ pub fn join_segments(
     Some(ScanReport {
         path,
         error: None,
-        shape: Some(FileShape { rate, layout, seconds }),
+        shape: Some(AudioProperties { rate, layout, seconds }),
         loudness: LoudnessSummary::from_measurement(&whole, seconds, options),
         measurement: options.keep_measurement.then(|| Box::new(whole)),
         curve: LoudnessCurve::default(),

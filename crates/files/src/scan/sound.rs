@@ -5,8 +5,8 @@ use std::path::Path;
 use aulos_core::Frames;
 
 use crate::decode::{
-    DecodeError, FileDecodeOptions, FileDecoder, FileWarning, OpenError, RateAndLayout, SampleRun,
-    WaveFile,
+    FileDecodeError, FileDecodeOptions, FileDecoder, FileWarning, OpenError, RateAndLayout,
+    SampleRun, WaveFile,
 };
 
 /// An open file; WAVE is read without a decoder.
@@ -40,7 +40,7 @@ impl SoundReader {
     pub(super) fn next(
         &mut self,
         most: Frames,
-    ) -> Result<Option<(RateAndLayout, SampleRun<'_>)>, DecodeError> {
+    ) -> Result<Option<(RateAndLayout, SampleRun<'_>)>, FileDecodeError> {
         let shape = self.shape();
         match self {
             Self::Wave(wave) => Ok(wave.next(most)?.map(|run| (shape, run))),
@@ -50,7 +50,7 @@ impl SoundReader {
         }
     }
 
-    pub(super) fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
+    pub(super) fn seek(&mut self, frame: Frames) -> Result<(), FileDecodeError> {
         match self {
             Self::Wave(wave) => {
                 wave.seek(frame);

@@ -10,7 +10,8 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
 use crate::decode::{
-    DecodeError, FileDecodeOptions, FileDecoder, FileFeed, FileFeedStatus, FileWarning, OpenError,
+    FileDecodeError, FileDecodeOptions, FileDecoder, FileFeed, FileFeedStatus, FileWarning,
+    OpenError,
 };
 
 /// The state of a file source.
@@ -26,7 +27,7 @@ pub enum FileState {
     /// It cannot be opened; the source tries again.
     OpenFailed(OpenError),
     /// Decoding failed.
-    DecodeFailed(DecodeError),
+    DecodeFailed(FileDecodeError),
 }
 
 impl FileState {

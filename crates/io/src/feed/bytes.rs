@@ -334,7 +334,7 @@ impl ByteFeed {
                     | FeedState::DeviceFailed(_)
                     | FeedState::Encoded(..)
             );
-            standby.report(if broken { LinkState::Broken } else { LinkState::Open });
+            standby.report(if broken { LinkState::Broken } else { LinkState::Healthy });
         }
         self.retry.set(None);
         if state != self.reported {

@@ -17,7 +17,7 @@ use aulos_proto::packets::FormatHint;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::{LatestPublisher, LatestReader};
 
-use super::stream::{StreamError, StreamInfo, StreamState, StreamWriter};
+use super::stream::{RadioStreamInfo, StreamError, StreamState, StreamWriter};
 use super::{Feeder, NextPoll};
 use crate::reactor::MediaStream;
 
@@ -97,7 +97,7 @@ pub struct DjFeederState {
     /// Whether a DJ is streaming.
     pub on_air: bool,
     /// The format of the stream, once it is known.
-    pub info: Option<StreamInfo>,
+    pub info: Option<RadioStreamInfo>,
     /// Bytes of audio received.
     pub bytes: u64,
     /// How the last stream ended.

@@ -43,7 +43,7 @@ pub use process_log::{LogLine, ProgramExit};
 pub use snapcast::{SnapcastCounters, SnapcastFeeder, SnapcastServer};
 pub use stdin::StdinFeeder;
 pub use stream::{
-    BodyMark, RAW_BYTES, StreamCounts, StreamError, StreamInfo, StreamReader, StreamState,
+    BodyMark, RAW_BYTES, RadioStreamInfo, StreamCounts, StreamError, StreamReader, StreamState,
     StreamWriter, stream_channel,
 };
 pub use tcp::{TcpClientFeeder, TcpServerFeeder};
@@ -127,7 +127,7 @@ impl FeedState {
         };
         Some(match error {
             libc::EEXIST => FifoError::NotAFifo.to_string(),
-            libc::EXDEV => crate::beneath::OUTSIDE_ROOTS.to_owned(),
+            libc::EXDEV => crate::confined_open::OUTSIDE_ROOTS.to_owned(),
             error => system_error_text(error),
         })
     }

@@ -21,7 +21,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
     /// The format, once it is known.
-    pub info: Option<StreamInfo>,
+    pub info: Option<RadioStreamInfo>,
     /// Counters over all bodies.
     pub counts: StreamCounts,
     /// Why the current body cannot be played.
@@ -34,7 +34,7 @@ pub struct StreamState {
 
 /// The format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamInfo {
+pub struct RadioStreamInfo {
     /// The codec's short name, for example `mp3`.
     pub codec: &'static str,
     /// Frames per second.

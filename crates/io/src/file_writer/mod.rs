@@ -6,7 +6,7 @@
 //! (`docs/decisions/file-writer.md`).
 //!
 //! ```text
-//!  Producer          --ring--+
+//!  FileWriterProducer          --ring--+
 //!  RealtimeProducer  --ring--+--> "aulos-disk", one per device --writev--> AppendFile
 //!  SharedProducer    --swap--+                 |
 //!  SharedProducer    ---^                      +--> "aulos-sync" --fdatasync--> the same file
@@ -71,7 +71,7 @@
 //! producer as many seconds of its data as the disk may hang, for example ten.
 //!
 //! # In tasks
-//! [`Producer::add_async`], [`SharedProducer::add_async`] and every [`Ticket`] are futures that
+//! [`FileWriterProducer::add_async`], [`SharedProducer::add_async`] and every [`Ticket`] are futures that
 //! work with any executor.
 //!
 //! ```
@@ -133,7 +133,7 @@ use std::time::Duration;
 use aulos_rt::writer_ring::{self, writer_ring};
 
 pub use error::{AddError, FileWriteError};
-pub use producer::{Producer, RealtimeProducer, SharedProducer};
+pub use producer::{FileWriterProducer, RealtimeProducer, SharedProducer};
 pub use status::{FileWriterState, FileWriterStatus};
 pub use ticket::Ticket;
 
@@ -262,8 +262,8 @@ impl FileWriter {
     /// # Errors
     /// [`AddError::Closed`] or [`AddError::Failed`]; [`AddError::Full`] when that much memory is
     /// not available.
-    pub fn producer(&self, bytes: usize) -> Result<Producer, AddError> {
-        Ok(Producer::new(self.ring(bytes, false)?, self.shared.clone()))
+    pub fn producer(&self, bytes: usize) -> Result<FileWriterProducer, AddError> {
+        Ok(FileWriterProducer::new(self.ring(bytes, false)?, self.shared.clone()))
     }
 
     /// A producer for a real-time thread, with a buffer of `bytes`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use aulos_rt::writer_ring::{self, PushError};
+use aulos_rt::writer_ring::{self, WriterRingError};
 
 use super::AddError;
 use super::shared::SharedState;
@@ -16,12 +16,12 @@ use super::shared::SharedState;
 /// It may outlive its writer; adding then returns an error. Dropping it, even by a panic, leaves
 /// all added records to be written, and no part of an unfinished one.
 #[derive(Debug)]
-pub struct Producer {
+pub struct FileWriterProducer {
     ring: writer_ring::RecordProducer,
     shared: Arc<SharedState>,
 }
 
-impl Producer {
+impl FileWriterProducer {
     pub(super) fn new(ring: writer_ring::RecordProducer, shared: Arc<SharedState>) -> Self {
         Self { ring, shared }
     }
@@ -42,13 +42,13 @@ impl Producer {
                     self.ring.wake_consumer();
                     return Ok(());
                 }
-                Err(PushError::Full) => self.ring.wait(record.len(), None),
+                Err(WriterRingError::Full) => self.ring.wait(record.len(), None),
                 Err(refused) => return Err(self.error(refused, record)),
             }
         }
     }
 
-    /// Like [`Producer::add`] without waiting.
+    /// Like [`FileWriterProducer::add`] without waiting.
     ///
     /// # Errors
     /// [`AddError`].
@@ -59,7 +59,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Like [`Producer::add`] for a task, under any executor. A dropped future has added nothing.
+    /// Like [`FileWriterProducer::add`] for a task, under any executor. A dropped future has added nothing.
     ///
     /// # Errors
     /// All of [`AddError`] except `Full`.
@@ -84,7 +84,7 @@ impl Producer {
         self.ring.capacity()
     }
 
-    fn error(&self, refused: PushError, record: &[u8]) -> AddError {
+    fn error(&self, refused: WriterRingError, record: &[u8]) -> AddError {
         self.shared.add_error(refused, record.len(), self.ring.capacity())
     }
 }
@@ -158,7 +158,7 @@ impl SharedProducer {
         Self { shared }
     }
 
-    /// Adds a record, and sleeps until there is room; see [`Producer::add`].
+    /// Adds a record, and sleeps until there is room; see [`FileWriterProducer::add`].
     ///
     /// # Errors
     /// All of [`AddError`] except `Full`.
@@ -181,13 +181,13 @@ impl SharedProducer {
     /// All of [`AddError`] except `Full`.
     pub async fn add_async(&self, record: &[u8]) -> Result<(), AddError> {
         poll_fn(|context| match self.shared.swap.push_or_register(record, context.waker()) {
-            Err(PushError::Full) => Poll::Pending,
+            Err(WriterRingError::Full) => Poll::Pending,
             done => Poll::Ready(done.map_err(|refused| self.error(refused, record))),
         })
         .await
     }
 
-    fn error(&self, refused: PushError, record: &[u8]) -> AddError {
+    fn error(&self, refused: WriterRingError, record: &[u8]) -> AddError {
         self.shared.add_error(refused, record.len(), self.shared.swap.capacity())
     }
 }

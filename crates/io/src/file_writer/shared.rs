@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use aulos_rt::writer_ring::{ConsumerWaker, PushError, RingMonitor};
+use aulos_rt::writer_ring::{ConsumerWaker, RingMonitor, WriterRingError};
 
 use super::swap::SwapBuffer;
 use super::{AddError, FileWriteError, FileWriterState, FileWriterStatus};
@@ -119,10 +119,15 @@ impl SharedState {
 
     /// Converts a refusal of a ring or of the shared buffer.
     #[cold]
-    pub(super) fn add_error(&self, refused: PushError, length: usize, capacity: usize) -> AddError {
+    pub(super) fn add_error(
+        &self,
+        refused: WriterRingError,
+        length: usize,
+        capacity: usize,
+    ) -> AddError {
         match refused {
-            PushError::TooLong => AddError::TooLong { length, capacity },
-            PushError::Closed => self.closed_error(),
+            WriterRingError::TooLong => AddError::TooLong { length, capacity },
+            WriterRingError::Closed => self.closed_error(),
             _ => AddError::Full,
         }
     }

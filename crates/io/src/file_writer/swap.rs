@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use aulos_rt::writer_ring::{ConsumerWaker, PushError};
+use aulos_rt::writer_ring::{ConsumerWaker, WriterRingError};
 
 #[derive(Debug)]
 pub(super) struct SwapBuffer {
@@ -39,7 +39,7 @@ impl SwapBuffer {
     }
 
     /// Appends a record, or returns why it is refused.
-    pub(super) fn push(&self, record: &[u8]) -> Result<(), PushError> {
+    pub(super) fn push(&self, record: &[u8]) -> Result<(), WriterRingError> {
         let mut inner = self.lock();
         self.append(&mut inner, record)?;
         drop(inner);
@@ -48,11 +48,11 @@ impl SwapBuffer {
     }
 
     /// Like [`SwapBuffer::push`], but sleeps until there is room.
-    pub(super) fn push_waiting(&self, record: &[u8]) -> Result<(), PushError> {
+    pub(super) fn push_waiting(&self, record: &[u8]) -> Result<(), WriterRingError> {
         let mut inner = self.lock();
         loop {
             match self.append(&mut inner, record) {
-                Err(PushError::Full) => {}
+                Err(WriterRingError::Full) => {}
                 done => {
                     drop(inner);
                     self.notify_writer();
@@ -65,10 +65,14 @@ impl SwapBuffer {
     }
 
     /// Like [`SwapBuffer::push`], but registers a waker when there is no room.
-    pub(super) fn push_or_register(&self, record: &[u8], waker: &Waker) -> Result<(), PushError> {
+    pub(super) fn push_or_register(
+        &self,
+        record: &[u8],
+        waker: &Waker,
+    ) -> Result<(), WriterRingError> {
         let mut inner = self.lock();
         let done = self.append(&mut inner, record);
-        if done == Err(PushError::Full) {
+        if done == Err(WriterRingError::Full) {
             if !inner.wakers.iter().any(|other| other.will_wake(waker)) {
                 inner.wakers.push(waker.clone());
             }
@@ -113,15 +117,15 @@ impl SwapBuffer {
             || (fill > 0 && self.has_waiters.load(Ordering::Acquire))
     }
 
-    fn append(&self, inner: &mut SwapState, record: &[u8]) -> Result<(), PushError> {
+    fn append(&self, inner: &mut SwapState, record: &[u8]) -> Result<(), WriterRingError> {
         if record.len() > self.capacity {
-            return Err(PushError::TooLong);
+            return Err(WriterRingError::TooLong);
         }
         if inner.is_closed {
-            return Err(PushError::Closed);
+            return Err(WriterRingError::Closed);
         }
         if record.len() > self.capacity - inner.filling.len() {
-            return Err(PushError::Full);
+            return Err(WriterRingError::Full);
         }
         if inner.filling.capacity() == 0 {
             // Once for each of the two buffers.

@@ -7,16 +7,16 @@ use aulos_session::datagram::Machine;
 
 use super::report::{StreamId, StreamReport};
 use super::shared::{PortId, StreamTable};
-use super::stream::MovingStream;
+use super::stream::HandedOverStream;
 
 pub(super) enum ThreadCommand<M: Machine> {
-    Add(Box<MovingStream<M>>),
+    Add(Box<HandedOverStream<M>>),
     OpenPort(Box<(UdpSocket, StreamTable<M>)>),
     ClosePort(PortId),
     ToStream(StreamId, M::Command),
     Remove(StreamId),
     ReplaceSocket(StreamId, UdpSocket),
-    Detach(StreamId, Sender<Option<Box<MovingStream<M>>>>),
+    Detach(StreamId, Sender<Option<Box<HandedOverStream<M>>>>),
     Report(Vec<StreamReport<M::Report>>, Sender<Vec<StreamReport<M::Report>>>),
     Stop,
 }

@@ -117,7 +117,7 @@ use command::ThreadCommand;
 use load::ThreadLoads;
 use run::{INBOX, ThreadInit, UdpThread};
 use shared::StreamTable;
-use stream::MovingStream;
+use stream::HandedOverStream;
 
 /// The UDP threads and the handle to them. Dropping it ends the threads as [`Self::stop`] does, but
 /// without waiting for them. A machine that panics ends its thread and the streams on it.
@@ -206,7 +206,7 @@ impl<M: Machine> UdpContext<M> {
         self.threads_by_stream.insert(id, thread);
         let stats = StreamStats::default();
         let second = second.map(|socket| (socket, 0));
-        let moving = MovingStream { id, machine, socket, lost: 0, second, claim: None, stats };
+        let moving = HandedOverStream { id, machine, socket, lost: 0, second, claim: None, stats };
         self.post(thread, ThreadCommand::Add(Box::new(moving)));
         Ok(id)
     }

@@ -30,7 +30,7 @@ pub(super) struct Stream<M> {
 }
 
 /// A stream that moves to a thread.
-pub(super) struct MovingStream<M> {
+pub(super) struct HandedOverStream<M> {
     pub(super) id: StreamId,
     pub(super) machine: M,
     pub(super) socket: Option<UdpSocket>,

@@ -15,15 +15,16 @@ use aulos_core::{Codec, HEADROOM, SampleSpec, Span};
 use aulos_engine::encode::make_encoder;
 use aulos_engine::fanout::Demand;
 use aulos_engine::generate::Demo;
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::Input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 use aulos_io::feed::{ByteFeed, FeedState, FifoAccess, FifoFeeder, FifoMode};
 use aulos_io::reactor::{EventSink, ReactorEvent, ReactorPool, StationDescriptor};
 use aulos_io::{SystemClock, Workers};
-use aulos_proto::snap::client::{self, Client, ClientOutput};
+use aulos_proto::snap::client::{self, ClientOutput, SnapcastClient};
 use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{self, Hello, ServerSettings};
 use aulos_rt::Pool;
@@ -69,7 +70,7 @@ impl TestServer {
         )));
         let live: Box<dyn Source> = Box::new(RingSource::new(items, Pacing::Live));
         let inputs = [live, Box::new(Demo::new(spec.rate, quantum))]
-            .map(|source| Input::new(source, spec.rate, spec.layout, input::Config::default()));
+            .map(|source| Input::new(source, spec.rate, spec.layout, InputConfig::default()));
 
         let encoder = make_encoder(Codec::Flac, spec, quantum).unwrap();
         let channel = StationDescriptor {
@@ -88,7 +89,7 @@ impl TestServer {
         let now = SystemClock::now();
         let config = StationConfig {
             quantum,
-            switch: switch::Config::default(),
+            switch: SwitchConfig::default(),
             crossfade: Span::from_millis(20),
         };
         let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 8 * quantum.as_usize() + 256));
@@ -121,7 +122,7 @@ fn client(address: SocketAddr, number: u64, done: Arc<AtomicBool>) -> JoinHandle
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let hello = Hello::new(&format!("client-{number}"));
         let config = client::ClientConfig { hello, filter: OffsetFilter::default() };
-        let mut machine = Client::new(config, SystemClock::now());
+        let mut machine = SnapcastClient::new(config, SystemClock::now());
         let (mut scratch, mut out) = (vec![0; 65_536], Vec::new());
         while !done.load(SeqCst) {
             let (counting, answers) = (COUNTING.load(SeqCst), machine.sync().exchanges());

@@ -19,7 +19,7 @@ use crate::output::PulseCapture;
 #[allow(clippy::exhaustive_structs, reason = "created by its users")]
 pub struct CaptureConfig {
     /// How the device is reached.
-    pub api: CaptureApi,
+    pub api: CaptureBackend,
     /// Its name; `None` for the default device.
     pub device: Option<String>,
     /// The wanted spec.
@@ -29,7 +29,7 @@ pub struct CaptureConfig {
 /// The interfaces to devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a new one is a new kind of source")]
-pub enum CaptureApi {
+pub enum CaptureBackend {
     /// PulseAudio, or PipeWire by the same protocol.
     #[cfg(feature = "pulse")]
     Pulse,
@@ -47,9 +47,9 @@ impl CaptureConfig {
         let device = self.device.as_deref();
         Ok(match self.api {
             #[cfg(feature = "pulse")]
-            CaptureApi::Pulse => Box::new(PulseCapture::open(device, self.spec, now)?),
+            CaptureBackend::Pulse => Box::new(PulseCapture::open(device, self.spec, now)?),
             #[cfg(feature = "alsa")]
-            CaptureApi::Alsa => Box::new(AlsaCapture::open(device, self.spec, now)?),
+            CaptureBackend::Alsa => Box::new(AlsaCapture::open(device, self.spec, now)?),
         })
     }
 }

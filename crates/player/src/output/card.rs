@@ -51,7 +51,7 @@ impl VirtualCard {
     }
 
     /// Frames that fit into the buffer now: none, or at least a period.
-    pub(crate) fn room(&mut self, now: Instant) -> Frames {
+    pub(crate) fn writable_frames(&mut self, now: Instant) -> Frames {
         let late = self.frames(now - self.start - self.config.latency - self.config.patience);
         if late > self.written {
             self.stops += 1;
@@ -157,7 +157,7 @@ mod tests {
         let end = start() + Span::from_secs(seconds);
         let mut now = start();
         while now < end {
-            let room = card.room(now);
+            let room = card.writable_frames(now);
             assert!(room == Frames::ZERO || room >= card.period());
             card.wrote(room);
             now = card.next_room();
@@ -184,7 +184,7 @@ mod tests {
         let now = run(&mut card, 1);
         let before = card.position(now).played;
         let later = now + Span::from_secs(1);
-        assert!(card.room(later) >= Frames(3_840));
+        assert!(card.writable_frames(later) >= Frames(3_840));
         assert_eq!(card.stops, 1);
         let position = card.position(later);
         let buffered = Frames(480 + 3_840);
@@ -199,9 +199,12 @@ mod tests {
         let config = CardConfig { patience: Span::from_millis(500), ..CONFIG };
         let mut card = VirtualCard::new(config, SampleRate::HZ_48000, start());
         let now = run(&mut card, 1);
-        let late = card.room(now + Span::from_millis(400));
+        let late = card.writable_frames(now + Span::from_millis(400));
         assert!(late >= Frames(400 * 48));
         card.wrote(late);
-        assert_eq!((card.room(now + Span::from_secs(1)) > Frames::ZERO, card.stops), (true, 1));
+        assert_eq!(
+            (card.writable_frames(now + Span::from_secs(1)) > Frames::ZERO, card.stops),
+            (true, 1)
+        );
     }
 }

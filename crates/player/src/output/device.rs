@@ -17,7 +17,7 @@ pub(crate) trait Output: fmt::Debug + Send {
     fn open(&mut self, spec: SampleSpec, now: Instant) -> Result<(), OutputError>;
 
     /// Frames that it takes now.
-    fn room(&mut self, now: Instant) -> Frames;
+    fn writable_frames(&mut self, now: Instant) -> Frames;
 
     /// The most frames that are rendered at once.
     fn period(&self) -> Frames;

@@ -27,8 +27,8 @@ impl Output for NullOutput {
         Ok(())
     }
 
-    fn room(&mut self, now: Instant) -> Frames {
-        self.card.as_mut().map_or(Frames::ZERO, |card| card.room(now))
+    fn writable_frames(&mut self, now: Instant) -> Frames {
+        self.card.as_mut().map_or(Frames::ZERO, |card| card.writable_frames(now))
     }
 
     fn period(&self) -> Frames {

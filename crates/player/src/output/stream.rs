@@ -174,9 +174,9 @@ impl Output for StreamOutput {
         Ok(())
     }
 
-    fn room(&mut self, now: Instant) -> Frames {
+    fn writable_frames(&mut self, now: Instant) -> Frames {
         let (Some(card), Some(spec)) = (&mut self.card, self.spec) else { return Frames::ZERO };
-        let room = card.room(now);
+        let room = card.writable_frames(now);
         let second = spec.bytes(Frames(spec.rate.hz().into()));
         let waits = self.pending.len() - self.done;
         Frames(room.0.min((second.saturating_sub(waits) / spec.frame_bytes()) as u64))
@@ -307,11 +307,14 @@ mod tests {
         let mut sent = 0;
         for _ in 0..500 {
             now += Span::from_millis(20);
-            let room = output.room(now).min(output.period());
+            let room = output.writable_frames(now).min(output.period());
             output.write(&vec![0.25; room.as_usize() * 2]).unwrap();
             sent += room.as_usize() * 4;
         }
-        assert!(output.room(now) == Frames::ZERO && (192_000..300_000).contains(&sent), "{sent}");
+        assert!(
+            output.writable_frames(now) == Frames::ZERO && (192_000..300_000).contains(&sent),
+            "{sent}"
+        );
         assert!(output.pending.capacity() < 600_000);
         let mut got = vec![0; sent];
         let reading = std::thread::spawn(move || reader.read_exact(&mut got).map(|()| got));

@@ -3,7 +3,7 @@
 //! They are plain functions, so that `cargo test` runs them on the corpus and on seeded mutations
 //! with a stable compiler, and cargo-fuzz (`fuzz/`) runs the same functions for hours.
 
-#![allow(clippy::missing_panics_doc, reason = "to panic is how a target says no")]
+#![allow(clippy::missing_panics_doc, clippy::panic, reason = "to panic is how a target says no")]
 
 mod rtp;
 
@@ -33,7 +33,7 @@ use aulos_proto::snap::wire::{
     ClientMessage, Hello, MAX_MESSAGE, ParsedMessage, ServerMessage, ServerSettings, Transport,
     parse_framed, parse_message,
 };
-use aulos_proto::snap::{Client, Session, client, control, session, sync};
+use aulos_proto::snap::{Session, SnapcastClient, client, control, session, sync};
 use aulos_proto::titles::{
     AirplayMetadataParser, LibrespotLogParser, MAX_TEXT, PlaybackEvent, TitleCharset, TrackMetadata,
 };
@@ -212,7 +212,7 @@ pub fn snap_client(data: &[u8]) {
     let size = if *cut == 0 { data.len().max(1) } else { usize::from(*cut) };
     let config =
         client::ClientConfig { hello: Hello::new("fuzz"), filter: sync::OffsetFilter::default() };
-    let mut client = Client::new(config, Instant::ZERO);
+    let mut client = SnapcastClient::new(config, Instant::ZERO);
     let (mut now, mut ended, mut out) = (Instant::ZERO, false, Vec::new());
     for piece in data.chunks(size) {
         now += Span::from_millis(1);

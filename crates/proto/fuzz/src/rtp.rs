@@ -9,7 +9,7 @@ use aulos_proto::rtp::dual_path::{DualPathMerger, RedundantPath};
 use aulos_proto::rtp::rtcp::CompoundPacket;
 use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpSession};
 use aulos_proto::rtp::{
-    Encoding, HEADER_LEN, Receiver, RtpPacket, SourceLookup, SourceTable, SourceTableConfig,
+    Encoding, HEADER_LEN, RtpPacket, RtpReceiver, SourceLookup, SourceTable, SourceTableConfig,
     is_rtcp, red as redundancy,
 };
 use aulos_proto::sap::{Listener, ListenerConfig, SapPacket as Announcement};
@@ -40,7 +40,7 @@ pub fn rtp(data: &[u8]) {
         let leg = if header.marker { RedundantPath::A } else { RedundantPath::B };
         black_box(legs.receive(now, leg, header.sequence, header.timestamp, rate));
         let from = SocketAddr::from(([192, 0, 2, 1], u16::from(header.marker)));
-        let make = || (Receiver::new(), 0_u64);
+        let make = || (RtpReceiver::new(), 0_u64);
         if let SourceLookup::Known(id) | SourceLookup::Moved(id) | SourceLookup::Inserted(id, _) =
             table.find_or_insert(now, header.ssrc, from, make)
             && let Some((receiver, count)) = table.get_mut(id)

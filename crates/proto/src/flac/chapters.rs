@@ -2,7 +2,7 @@
 //! take the place of padding behind the comments that are there.
 
 use super::file::{COMMENTS, LAST, MAGIC, MAX_HEAD, PADDING};
-use crate::Marker;
+use crate::FileMarker;
 use crate::bytes::{Reader, put_blob};
 
 /// Bytes that replace others in the head of a file, so that it has chapters.
@@ -25,7 +25,7 @@ impl Chapters {
     /// `front` are needed; `None`, that there is no room for any, that the file has chapters already,
     /// or that it is not one of ours.
     #[must_use]
-    pub fn parse(front: &[u8], markers: &[Marker<'_>], hz: u32) -> Option<Result<Self, usize>> {
+    pub fn parse(front: &[u8], markers: &[FileMarker<'_>], hz: u32) -> Option<Result<Self, usize>> {
         if !front.starts_with(MAGIC) {
             return if front.len() < MAGIC.len() { Some(Err(MAGIC.len())) } else { None };
         }
@@ -61,7 +61,7 @@ impl Chapters {
     fn grow(
         (at, body): (usize, &[u8]),
         (next, room): (u8, usize),
-        markers: &[Marker<'_>],
+        markers: &[FileMarker<'_>],
         hz: u32,
     ) -> Option<Self> {
         let mut reader = Reader::new(body);
@@ -165,8 +165,8 @@ mod tests {
     #[test]
     fn a_writer_that_is_killed_leaves_all_chapters_or_none() {
         let markers = [
-            Marker { position: 72_000, label: "one" },
-            Marker { position: 48_000 * 360_000 + 47, label: "\u{fc}ber hundert Stunden" },
+            FileMarker { position: 72_000, label: "one" },
+            FileMarker { position: 48_000 * 360_000 + 47, label: "\u{fc}ber hundert Stunden" },
         ];
         let file = begun(500);
         let old = comments(&file);
@@ -194,13 +194,13 @@ mod tests {
 
     #[test]
     fn room_is_used_to_the_last_byte_and_no_further() {
-        let markers = [Marker { position: 0, label: "label" }];
+        let markers = [FileMarker { position: 0, label: "label" }];
         let needed = "CHAPTER000=00:00:00.000CHAPTER000NAME=label".len() + 8;
         let file = begun(needed);
         assert!(matches!(Chapters::parse(&file, &markers, 48_000), Some(Ok(_))));
         assert_eq!(Chapters::parse(&begun(needed - 1), &markers, 48_000), None);
         // What has no room behind the first is left out.
-        let two = [markers[0], Marker { position: 48_000, label: "another" }];
+        let two = [markers[0], FileMarker { position: 48_000, label: "another" }];
         let (first, both) = (
             Chapters::parse(&file, &markers, 48_000),
             Chapters::parse(&begun(needed + 10), &two, 48_000),
@@ -219,7 +219,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>, magic: bool) {
             let bytes = if magic { [&MAGIC[..], &bytes].concat() } else { bytes };
-            drop(Chapters::parse(&bytes, &[Marker { position: 1, label: "a" }], 48_000));
+            drop(Chapters::parse(&bytes, &[FileMarker { position: 1, label: "a" }], 48_000));
         }
     }
 }

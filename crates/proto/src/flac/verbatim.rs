@@ -102,7 +102,7 @@ mod tests {
             (352_800, 6, 24, 7_056),
         ] {
             let writer = VerbatimFrameWriter::new(hz, channels, bits, block).unwrap();
-            let samples: Vec<i32> = (0..block * channels).map(|n| n as i32 - 300).collect();
+            let samples: Vec<i32> = (-300..).take(block * channels).collect();
             let mut frame = Vec::new();
             writer.write(&samples, &mut frame);
             assert_eq!(frame.len(), writer.len(samples.len()));

@@ -35,7 +35,7 @@ pub use lease::{LeaseRecord, MAX_LEASE};
 pub use node_status::{MAX_NODE_DOCUMENT, MAX_NODE_STATUS, NodeStatus, NodeStatusRequest};
 pub use repair::RepairRequest;
 pub use settings::{
-    ClientSettings, GroupSettings, MAX_SETTINGS, SETTINGS_BUCKET, SettingsKey, SettingsRecord,
+    GroupSettings, MAX_SETTINGS, SETTINGS_BUCKET, SettingsKey, SettingsRecord, SharedClientSettings,
 };
 pub use stream::{MAX_RECORD, StreamRecord};
 pub use subject::{

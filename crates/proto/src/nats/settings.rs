@@ -56,7 +56,7 @@ impl SettingsKey {
 /// The settings of a client that follow it to another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "what a node fills in")]
-pub struct ClientSettings {
+pub struct SharedClientSettings {
     /// The name that a user gave it; empty if none.
     pub name: String,
     /// In percent.
@@ -88,7 +88,7 @@ pub struct GroupSettings {
 #[allow(clippy::exhaustive_enums, reason = "a caller handles all")]
 pub enum SettingsRecord {
     /// Of a client.
-    Client(ClientSettings),
+    Client(SharedClientSettings),
     /// Of a group.
     Group(GroupSettings),
 }
@@ -148,7 +148,7 @@ impl SettingsRecord {
         let latency_ms = i32::from_le_bytes(reader.array()?);
         let (name, group) = (read_text(reader)?, read_text(reader)?);
         let is_valid = volume <= 100 && cap <= 100 && muted <= 1;
-        is_valid.then_some(Self::Client(ClientSettings {
+        is_valid.then_some(Self::Client(SharedClientSettings {
             name,
             volume,
             muted: muted == 1,
@@ -205,8 +205,8 @@ mod tests {
         bytes
     }
 
-    fn client() -> ClientSettings {
-        ClientSettings {
+    fn client() -> SharedClientSettings {
+        SharedClientSettings {
             name: "Hay loft".into(),
             volume: 40,
             muted: true,
@@ -237,9 +237,9 @@ mod tests {
 
     #[test]
     fn values_have_ranges() {
-        let loud = ClientSettings { volume: 101, ..client() };
-        let long = ClientSettings { name: "x".repeat(MAX_SUBJECT_NAME + 1), ..client() };
-        let lines = ClientSettings { name: "a\nb".into(), ..client() };
+        let loud = SharedClientSettings { volume: 101, ..client() };
+        let long = SharedClientSettings { name: "x".repeat(MAX_SUBJECT_NAME + 1), ..client() };
+        let lines = SharedClientSettings { name: "a\nb".into(), ..client() };
         for record in [loud, long, lines] {
             let bytes = encode(&SettingsRecord::Client(record));
             assert_eq!(SettingsRecord::parse(&bytes), Err(RecordError::Field));

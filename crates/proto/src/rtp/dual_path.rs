@@ -7,7 +7,7 @@
 
 use aulos_core::Instant;
 
-use super::receiver::{ReceiveOutcome, Receiver, ReceiverStats};
+use super::receiver::{ReceiveOutcome, ReceiverStats, RtpReceiver};
 use super::sequence::{FIRST_SEQUENCE, extend_sequence};
 
 /// Number of packets that one path may be behind the other: more than 450 ms, the maximum of ST
@@ -51,7 +51,7 @@ pub enum MergeOutcome {
 /// ```
 #[derive(Clone, Debug)]
 pub struct DualPathMerger {
-    receivers: [Receiver; 2],
+    receivers: [RtpReceiver; 2],
     /// Highest sequence number so far; `None` before the first packet.
     highest: Option<u64>,
     received: [u64; WORDS],
@@ -75,7 +75,7 @@ pub struct DualPathStats {
 impl Default for DualPathMerger {
     fn default() -> Self {
         Self {
-            receivers: [Receiver::new(), Receiver::new()],
+            receivers: [RtpReceiver::new(), RtpReceiver::new()],
             highest: None,
             received: [0; WORDS],
             stats: DualPathStats::default(),
@@ -91,7 +91,7 @@ impl DualPathMerger {
     }
 
     /// Classifies a packet that arrived on `path`; the other parameters are those of
-    /// [`Receiver::receive`].
+    /// [`RtpReceiver::receive`].
     ///
     /// # Real-time
     /// Neither allocates nor waits.

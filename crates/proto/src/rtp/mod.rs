@@ -1,7 +1,7 @@
 //! RTP (RFC 3550) with RTCP and jitter buffer.
 //!
 //! ```text
-//!  datagram -> is_rtcp? -> RtpPacket (checked view) -> Receiver (loss, jitter) -> jitter buffer
+//!  datagram -> is_rtcp? -> RtpPacket (checked view) -> RtpReceiver (loss, jitter) -> jitter buffer
 //! ```
 //!
 //! Other parts are the table of a port's sources ([`SourceTable`]), RTCP sessions
@@ -23,12 +23,12 @@
 //! use aulos_core::{Instant, Span};
 //! use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpEvent, RtcpSession};
 //! use aulos_proto::rtp::{
-//!     HEADER_LEN, Receiver, ReceiveOutcome, RtpErrorCounts, RtpHeader, RtpPacket, SourceLookup,
+//!     HEADER_LEN, RtpReceiver, ReceiveOutcome, RtpErrorCounts, RtpHeader, RtpPacket, SourceLookup,
 //!     SourceTable, SourceTableConfig, is_rtcp,
 //! };
 //!
 //! struct Port {
-//!     table: SourceTable<Receiver>,
+//!     table: SourceTable<RtpReceiver>,
 //!     rtcp: RtcpSession,
 //!     refused: RtpErrorCounts,
 //!     reported: u32,
@@ -49,7 +49,7 @@
 //!             Ok(packet) => packet,
 //!             Err(why) => return self.refused.count(why),
 //!         };
-//!         let id = match self.table.find_or_insert(now, packet.ssrc(), from, Receiver::new) {
+//!         let id = match self.table.find_or_insert(now, packet.ssrc(), from, RtpReceiver::new) {
 //!             SourceLookup::Known(id)
 //!             | SourceLookup::Moved(id)
 //!             | SourceLookup::Inserted(id, _) => id,
@@ -118,7 +118,7 @@ pub use packet::{
 pub use payload::{Encoding, RtpCodec};
 pub use receiver::{
     MAX_DROPOUT, MAX_JUMP_SECONDS, MAX_MISORDER, MIN_SEQUENTIAL, PacketPosition, ReceiveOutcome,
-    Receiver, ReceiverStats, ReceptionReport,
+    ReceiverStats, ReceptionReport, RtpReceiver,
 };
 pub use source_table::{
     LocalSsrc, MAX_CONFLICTS, SourceId, SourceLookup, SourceTable, SourceTableConfig,

@@ -45,7 +45,7 @@ pub enum ReceiveOutcome {
         fresh: bool,
     },
     /// The source has restarted, beginning with the last stray packet: its sequence number is one
-    /// less, and [`Receiver::position`] returns its timestamp. Sequence numbers continue,
+    /// less, and [`RtpReceiver::position`] returns its timestamp. Sequence numbers continue,
     /// timestamps need not.
     Restarted(PacketPosition),
     /// The packet was received before.
@@ -98,16 +98,16 @@ pub const MAX_JUMP_SECONDS: u32 = 5;
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::rtp::{ReceiveOutcome, Receiver};
+/// use aulos_proto::rtp::{ReceiveOutcome, RtpReceiver};
 ///
-/// let mut receiver = Receiver::new();
+/// let mut receiver = RtpReceiver::new();
 /// let mut accept = |sequence| receiver.receive(Instant::ZERO, sequence, 0, 8_000);
 /// assert!(matches!(accept(65_535), ReceiveOutcome::Probation { .. }));
 /// assert!(matches!(accept(0), ReceiveOutcome::Valid(_)));
 /// assert!(matches!(accept(40_000), ReceiveOutcome::Stray));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Receiver {
+pub struct RtpReceiver {
     state: SourceState,
     /// Number of packets in sequence during probation.
     in_row: u8,
@@ -150,7 +150,7 @@ struct RunCounters {
     received_prior: u64,
 }
 
-impl Receiver {
+impl RtpReceiver {
     /// A source without packets.
     #[must_use]
     pub fn new() -> Self {

@@ -377,7 +377,7 @@ impl RtcpSession {
     /// Writes the due packets into `out` and returns their length in bytes; `None` when nothing is
     /// due.
     ///
-    /// `sources` are the received sources with their [`super::Receiver::report`]. No more are
+    /// `sources` are the received sources with their [`super::RtpReceiver::report`]. No more are
     /// consumed than fit: with more than 31, begin where the last report ended
     /// ([`super::SourceTable::iter_mut_after`]). `out` should have the maximum length of a
     /// datagram; with less than 100 bytes, even the name does not fit.

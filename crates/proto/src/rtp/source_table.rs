@@ -70,13 +70,13 @@ pub struct SourceTableStats {
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::rtp::{Receiver, SourceLookup, SourceTable, SourceTableConfig};
+/// use aulos_proto::rtp::{RtpReceiver, SourceLookup, SourceTable, SourceTableConfig};
 ///
-/// let mut table = SourceTable::<Receiver>::new(SourceTableConfig::default());
+/// let mut table = SourceTable::<RtpReceiver>::new(SourceTableConfig::default());
 /// let from = "192.0.2.1:5004".parse()?;
-/// let inserted = table.find_or_insert(Instant::ZERO, 7, from, Receiver::new);
+/// let inserted = table.find_or_insert(Instant::ZERO, 7, from, RtpReceiver::new);
 /// let SourceLookup::Inserted(id, None) = inserted else { unreachable!("there is room") };
-/// let again = table.find_or_insert(Instant::ZERO, 7, from, Receiver::new);
+/// let again = table.find_or_insert(Instant::ZERO, 7, from, RtpReceiver::new);
 /// assert!(matches!(again, SourceLookup::Known(known) if known == id));
 /// # Ok::<(), core::net::AddrParseError>(())
 /// ```

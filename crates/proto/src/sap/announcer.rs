@@ -11,7 +11,7 @@ use crate::sdp::MAX_BYTES;
 /// traffic of a global group; AES67 devices announce every 30 s and expect the same of others.
 pub const INTERVAL: Span = Span::from_secs(30);
 
-/// Configuration of an [`Announcer`].
+/// Configuration of an [`SapAnnouncer`].
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
 pub struct AnnouncerConfig {
@@ -34,10 +34,10 @@ impl Default for AnnouncerConfig {
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::sap::{Announcer, AnnouncerConfig, SapPacket};
+/// use aulos_proto::sap::{SapAnnouncer, AnnouncerConfig, SapPacket};
 ///
 /// let config = AnnouncerConfig::default();
-/// let mut announcer = Announcer::new(config, [192, 0, 2, 1].into(), Instant::ZERO);
+/// let mut announcer = SapAnnouncer::new(config, [192, 0, 2, 1].into(), Instant::ZERO);
 /// announcer.set(Instant::ZERO, "v=0\r\n");
 /// let mut out = [0; 1_500];
 /// let length = announcer.poll_output(&mut out).unwrap_or(0);
@@ -46,7 +46,7 @@ impl Default for AnnouncerConfig {
 /// # Ok::<(), aulos_proto::sap::SapError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Announcer {
+pub struct SapAnnouncer {
     config: AnnouncerConfig,
     origin: IpAddr,
     rng: Rng,
@@ -58,7 +58,7 @@ pub struct Announcer {
     others: usize,
 }
 
-impl Announcer {
+impl SapAnnouncer {
     /// An announcer without a session. `origin` is the local address.
     #[must_use]
     pub fn new(config: AnnouncerConfig, origin: IpAddr, now: Instant) -> Self {
@@ -120,7 +120,7 @@ impl Announcer {
         SapPacket { deletion, hash, origin: self.origin, payload }.write(out)
     }
 
-    /// Time at which to call [`Announcer::handle_timeout`]; `None` without a session.
+    /// Time at which to call [`SapAnnouncer::handle_timeout`]; `None` without a session.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.current.is_some().then_some(self.next)

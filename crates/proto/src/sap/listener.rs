@@ -34,7 +34,7 @@ impl Default for ListenerConfig {
 /// Change in the list of sessions.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum AnnouncementEvent<'a> {
+pub enum SapEvent<'a> {
     /// New session.
     Announced(&'a SessionDescription),
     /// Changed description of a known session.
@@ -141,7 +141,7 @@ impl Listener {
         now: Instant,
         from: IpAddr,
         datagram: &[u8],
-        emit: impl FnMut(AnnouncementEvent<'_>),
+        emit: impl FnMut(SapEvent<'_>),
     ) -> Result<(), RejectReason> {
         let done = self.apply_packet(now, from, datagram, emit);
         let count = match done {
@@ -158,12 +158,12 @@ impl Listener {
     }
 
     /// Removes expired sessions.
-    pub fn handle_timeout(&mut self, now: Instant, mut emit: impl FnMut(AnnouncementEvent<'_>)) {
+    pub fn handle_timeout(&mut self, now: Instant, mut emit: impl FnMut(SapEvent<'_>)) {
         let life = self.config.min_lifetime;
         let expired = self.entries.extract_if(.., |entry| entry.expires_at(life) <= now);
         for entry in expired {
             self.stats.expired += 1;
-            emit(AnnouncementEvent::Removed(&entry.session));
+            emit(SapEvent::Removed(&entry.session));
         }
     }
 
@@ -189,7 +189,7 @@ impl Listener {
         now: Instant,
         from: IpAddr,
         datagram: &[u8],
-        mut emit: impl FnMut(AnnouncementEvent<'_>),
+        mut emit: impl FnMut(SapEvent<'_>),
     ) -> Result<(), RejectReason> {
         let packet = SapPacket::parse(datagram).map_err(RejectReason::Malformed)?;
         let same =
@@ -200,7 +200,7 @@ impl Listener {
         }
         if packet.deletion {
             if let Some(at) = known {
-                emit(AnnouncementEvent::Removed(&self.entries.swap_remove(at).session));
+                emit(SapEvent::Removed(&self.entries.swap_remove(at).session));
             }
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Listener {
                 return Err(RejectReason::NotOwner);
             }
             *entry = fresh(session);
-            emit(AnnouncementEvent::Changed(&entry.session));
+            emit(SapEvent::Changed(&entry.session));
             return Ok(());
         }
         if self.entries.iter().filter(|entry| entry.from == from).count() >= MAX_PER_SENDER {
@@ -234,7 +234,7 @@ impl Listener {
         if self.entries.len() >= self.config.capacity {
             return Err(RejectReason::TableFull);
         }
-        emit(AnnouncementEvent::Announced(&session));
+        emit(SapEvent::Announced(&session));
         self.entries.push(fresh(session));
         Ok(())
     }

@@ -15,10 +15,10 @@ mod listener;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 
-pub use announcer::{Announcer, AnnouncerConfig, INTERVAL};
+pub use announcer::{AnnouncerConfig, INTERVAL, SapAnnouncer};
 pub use listener::{
-    AnnouncementEvent, EXPIRY_PERIODS, Listener, ListenerConfig, ListenerStats, MAX_PER_SENDER,
-    MIN_LIFETIME, RejectReason,
+    EXPIRY_PERIODS, Listener, ListenerConfig, ListenerStats, MAX_PER_SENDER, MIN_LIFETIME,
+    RejectReason, SapEvent,
 };
 
 /// UDP port of SAP.

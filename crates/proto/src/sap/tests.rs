@@ -37,13 +37,13 @@ fn receive(
     let mut told = String::new();
     let done = listener.handle_input(now, ip(from), datagram, |news| {
         told += &match news {
-            AnnouncementEvent::Announced(session) => {
+            SapEvent::Announced(session) => {
                 format!("+{}.{}", session.origin.id, session.origin.version)
             }
-            AnnouncementEvent::Changed(session) => {
+            SapEvent::Changed(session) => {
                 format!("~{}.{}", session.origin.id, session.origin.version)
             }
-            AnnouncementEvent::Removed(session) => {
+            SapEvent::Removed(session) => {
                 format!("-{}.{}", session.origin.id, session.origin.version)
             }
         };
@@ -129,7 +129,7 @@ fn a_session_without_announcements_times_out() {
     let mut gone = Vec::new();
     while let Some(now) = listener.poll_timeout() {
         listener.handle_timeout(now, |news| {
-            if let AnnouncementEvent::Removed(session) = news {
+            if let SapEvent::Removed(session) = news {
                 gone.push((now, session.origin.id.clone()));
             }
         });
@@ -161,7 +161,7 @@ fn a_flood_has_its_limits() {
 
 #[test]
 fn an_announcer_sends_at_once_periodically_and_a_deletion() {
-    let mut announcer = Announcer::new(AnnouncerConfig::default(), ip(1), at(0));
+    let mut announcer = SapAnnouncer::new(AnnouncerConfig::default(), ip(1), at(0));
     let mut listener = Listener::new(ListenerConfig::default());
     let (mut out, mut times) = ([0; 2_000], Vec::new());
     announcer.set(at(0), &sdp(1, 1));
@@ -192,7 +192,7 @@ fn an_announcer_sends_at_once_periodically_and_a_deletion() {
 /// A thousand sessions of 170 bytes share 4 kbit/s: each is announced about every 340 s.
 #[test]
 fn the_interval_grows_with_the_number_of_announcers() {
-    let mut announcer = Announcer::new(AnnouncerConfig::default(), ip(1), at(0));
+    let mut announcer = SapAnnouncer::new(AnnouncerConfig::default(), ip(1), at(0));
     announcer.set_other_announcements(999);
     let text = sdp(1, 1);
     announcer.set(at(0), &text);

@@ -21,7 +21,7 @@ use super::wire::{
 /// Time within which the server must answer the Hello.
 pub const RESPONSE_TIMEOUT: Span = Span::from_secs(2);
 
-/// Configuration of a [`Client`].
+/// Configuration of a [`SnapcastClient`].
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The Hello message to send.
@@ -45,9 +45,9 @@ pub enum ClientInput<'a> {
 
 /// Client side of a stream connection.
 ///
-/// After each input and timeout, call [`Client::poll_output`] until it returns `None`.
+/// After each input and timeout, call [`SnapcastClient::poll_output`] until it returns `None`.
 #[derive(Debug)]
-pub struct Client {
+pub struct SnapcastClient {
     state: State,
     buffer: Vec<u8>,
     /// How much of `buffer` has been parsed.
@@ -59,7 +59,7 @@ pub struct Client {
     now: Instant,
 }
 
-impl Client {
+impl SnapcastClient {
     /// A client that is connected at `now`; its Hello is the first output.
     #[must_use]
     pub fn new(config: ClientConfig, now: Instant) -> Self {
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Time at which to call [`Client::handle_timeout`].
+    /// Time at which to call [`SnapcastClient::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -224,7 +224,7 @@ impl Client {
         }
     }
 
-    /// The codec header or chunk at `from`, which [`Client::parse_next`] has already validated.
+    /// The codec header or chunk at `from`, which [`SnapcastClient::parse_next`] has already validated.
     fn view(&self, from: usize) -> Option<ClientOutput<'_>> {
         let Ok(ParsedMessage::Message(frame)) =
             parse_message(self.buffer.get(from..)?, MAX_MESSAGE)

@@ -3,7 +3,7 @@
 
 use core::fmt::Write as _;
 
-use crate::Marker;
+use crate::FileMarker;
 
 /// Appends the chunks that list `markers`, each of an even length; nothing for an empty list.
 ///
@@ -11,7 +11,7 @@ use crate::Marker;
 ///
 /// # Panics
 /// Never: a list that is longer than 32 bits can count is truncated.
-pub fn marker_chunks(markers: &[Marker<'_>], out: &mut Vec<u8>) {
+pub fn marker_chunks(markers: &[FileMarker<'_>], out: &mut Vec<u8>) {
     if markers.is_empty() {
         return;
     }
@@ -52,12 +52,12 @@ fn labels(points: &[(u32, u32, &str)], out: &mut Vec<u8>) {
 }
 
 /// iXML 2.10, `SYNC_POINT_LIST`: positions relative to the start of the file, in two halves.
-fn ixml(markers: &[Marker<'_>]) -> String {
+fn ixml(markers: &[FileMarker<'_>]) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<BWFXML>\n");
     text.push_str("<IXML_VERSION>2.10</IXML_VERSION>\n<SYNC_POINT_LIST>\n");
     // Writing to a string does not fail.
     let _ = writeln!(text, "<SYNC_POINT_COUNT>{}</SYNC_POINT_COUNT>", markers.len());
-    for Marker { position, label } in markers {
+    for FileMarker { position, label } in markers {
         text.push_str("<SYNC_POINT>\n<SYNC_POINT_TYPE>RELATIVE</SYNC_POINT_TYPE>\n");
         text.push_str("<SYNC_POINT_FUNCTION>MARKER_GENERIC</SYNC_POINT_FUNCTION>\n");
         text.push_str("<SYNC_POINT_COMMENT>");
@@ -119,8 +119,10 @@ mod tests {
     fn chunks_are_even_and_positions_beyond_32_bits_are_in_ixml_only() {
         for label in ["", "a", "ab", "J\u{fc}rg & <Eva>"] {
             let far = (7 << 32) + 5;
-            let markers =
-                [Marker { position: 48_000, label }, Marker { position: far, label: "far" }];
+            let markers = [
+                FileMarker { position: 48_000, label },
+                FileMarker { position: far, label: "far" },
+            ];
             let mut out = Vec::new();
             marker_chunks(&markers, &mut out);
             assert_eq!(out.len() % 2, 0);
@@ -152,7 +154,7 @@ mod tests {
         let mut out = Vec::new();
         marker_chunks(&[], &mut out);
         assert!(out.is_empty());
-        marker_chunks(&[Marker { position: u64::MAX, label: "far" }], &mut out);
+        marker_chunks(&[FileMarker { position: u64::MAX, label: "far" }], &mut out);
         assert!(out.starts_with(b"iXML"));
     }
 }

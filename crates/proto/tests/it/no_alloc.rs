@@ -11,7 +11,7 @@ use aulos_proto::rtp::jitter::{
 };
 use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpSession};
 use aulos_proto::rtp::{
-    HEADER_LEN, ReceiveOutcome, Receiver, RtpHeader, RtpPacket, SourceLookup, SourceTable,
+    HEADER_LEN, ReceiveOutcome, RtpHeader, RtpPacket, RtpReceiver, SourceLookup, SourceTable,
     SourceTableConfig, is_rtcp, red,
 };
 use aulos_proto::snap::session::{SessionInput, SessionOutput};
@@ -101,7 +101,7 @@ fn the_clients_idea_of_the_time() {
 /// The path of an RTP packet: both redundant paths, source table, receiver, and RED.
 #[test]
 fn rtp_packets() {
-    let mut table = SourceTable::<Receiver>::new(SourceTableConfig::default());
+    let mut table = SourceTable::<RtpReceiver>::new(SourceTableConfig::default());
     let mut legs = DualPathMerger::new();
     let (mut datagram, mut out) = ([0; HEADER_LEN + 160], [0; 400]);
     let mut valid = 0;
@@ -126,7 +126,7 @@ fn rtp_packets() {
             MergeOutcome::Duplicate
         );
         let from = core::net::SocketAddr::from(([192, 0, 2, 1], 5_004));
-        match table.find_or_insert(now, ssrc, from, Receiver::new) {
+        match table.find_or_insert(now, ssrc, from, RtpReceiver::new) {
             SourceLookup::Known(id) | SourceLookup::Inserted(id, _) => {
                 let Some(receiver) = table.get_mut(id) else { unreachable!("just entered") };
                 let accepted = receiver.receive(now, packet.sequence(), packet.timestamp(), 8_000);

@@ -7,7 +7,7 @@
 use aulos_core::{Instant, Span};
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::rtp::rtcp::{CompoundPacket, NtpTime, RtcpPacket, SenderInfo};
-use aulos_proto::rtp::{Encoding, ReceiveOutcome, Receiver, RtpHeader, RtpPacket, is_rtcp};
+use aulos_proto::rtp::{Encoding, ReceiveOutcome, RtpHeader, RtpPacket, RtpReceiver, is_rtcp};
 use aulos_proto::sdp::SessionDescription;
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn a_report_without_a_name() {
 /// first.
 #[derive(Default)]
 struct Relay {
-    receiver: Receiver,
+    receiver: RtpReceiver,
     held: Vec<u16>,
     stray: Option<u16>,
     out: Vec<u64>,

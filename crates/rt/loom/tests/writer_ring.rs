@@ -1,6 +1,6 @@
 //! The writer ring: every interleaving of pushing, closing, sleeping and waking.
 
-use aulos_rt_loom::writer_ring::{ConsumerWaker, PushError, RecordConsumer, writer_ring};
+use aulos_rt_loom::writer_ring::{ConsumerWaker, WriterRingError, RecordConsumer, writer_ring};
 use loom::thread;
 
 fn take(consumer: &mut RecordConsumer) -> Vec<u8> {
@@ -45,7 +45,7 @@ fn what_is_accepted_while_the_ring_is_closed_is_found() {
         let answers = thread.join().unwrap();
         let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
         assert_eq!(got, (1..=2).take(accepted).collect::<Vec<u8>>());
-        assert!(answers.iter().all(|answer| matches!(answer, Ok(()) | Err(PushError::Closed))));
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(()) | Err(WriterRingError::Closed))));
     });
 }
 
@@ -78,7 +78,7 @@ fn room_wakes_the_producer() {
         let (mut producer, mut consumer) = writer_ring(1, &ConsumerWaker::default()).unwrap();
         producer.push(&[1]).unwrap();
         let thread = thread::spawn(move || {
-            while producer.push(&[2]) == Err(PushError::Full) {
+            while producer.push(&[2]) == Err(WriterRingError::Full) {
                 producer.wait(1, None);
             }
         });
@@ -97,7 +97,7 @@ fn a_producer_that_waits_for_room_wakes_the_writer() {
         let (mut producer, mut consumer) = writer_ring(4, &door).unwrap();
         producer.push(&[1]).unwrap();
         let thread = thread::spawn(move || {
-            if producer.push(&[2; 4]) == Err(PushError::Full) {
+            if producer.push(&[2; 4]) == Err(WriterRingError::Full) {
                 producer.wait(4, None);
             }
             producer
@@ -117,7 +117,7 @@ fn a_close_ends_the_wait_for_room() {
         let (mut producer, consumer) = writer_ring(1, &ConsumerWaker::default()).unwrap();
         producer.push(&[1]).unwrap();
         let thread = thread::spawn(move || {
-            while producer.push(&[2]) == Err(PushError::Full) {
+            while producer.push(&[2]) == Err(WriterRingError::Full) {
                 producer.wait(1, None);
             }
         });

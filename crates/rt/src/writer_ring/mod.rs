@@ -28,17 +28,17 @@ use crate::wake::WaitCell;
 ///
 /// # Examples
 /// ```
-/// use aulos_rt::writer_ring::{ConsumerWaker, PushError, writer_ring};
+/// use aulos_rt::writer_ring::{ConsumerWaker, WriterRingError, writer_ring};
 ///
 /// let (mut producer, mut consumer) = writer_ring(8, &ConsumerWaker::default()).unwrap();
 /// assert_eq!(producer.push(b"one\n"), Ok(()));
-/// assert_eq!(producer.push(b"three\n"), Err(PushError::Full));
+/// assert_eq!(producer.push(b"three\n"), Err(WriterRingError::Full));
 /// assert_eq!(consumer.available(), 4);
 /// assert_eq!(consumer.slices(4).0, b"one\n");
 /// consumer.release(4);
-/// assert_eq!(producer.push(b"much too long\n"), Err(PushError::TooLong));
+/// assert_eq!(producer.push(b"much too long\n"), Err(WriterRingError::TooLong));
 /// consumer.watch().close();
-/// assert_eq!(producer.push(b"two\n"), Err(PushError::Closed));
+/// assert_eq!(producer.push(b"two\n"), Err(WriterRingError::Closed));
 /// ```
 #[must_use]
 pub fn writer_ring(
@@ -60,7 +60,7 @@ pub fn writer_ring(
 /// Error: a record was not accepted. Nothing of it is in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum PushError {
+pub enum WriterRingError {
     /// There is not enough space at the moment.
     Full,
     /// The record is longer than the ring.
@@ -86,10 +86,10 @@ impl RecordProducer {
     /// Wait-free, no allocation, no system call; the time is that of the copy.
     ///
     /// # Errors
-    /// [`PushError`]: nothing of the record is in the ring. `Ok` means that the consumer will find
+    /// [`WriterRingError`]: nothing of the record is in the ring. `Ok` means that the consumer will find
     /// it, whatever happens at the same time.
     #[inline]
-    pub fn push(&mut self, record: &[u8]) -> Result<(), PushError> {
+    pub fn push(&mut self, record: &[u8]) -> Result<(), WriterRingError> {
         let n = record.len();
         if self.free(n) < n {
             return Err(self.push_error(n));
@@ -101,7 +101,7 @@ impl RecordProducer {
         // thread that sees the position sees the bytes below it.
         let word = &self.core.word.0;
         word.compare_exchange(self.tail << 1, next << 1, Ordering::AcqRel, Ordering::Relaxed)
-            .map_err(|_| PushError::Closed)?;
+            .map_err(|_| WriterRingError::Closed)?;
         self.tail = next;
         Ok(())
     }
@@ -114,7 +114,7 @@ impl RecordProducer {
         consumer.wait.wake(|| self.core.is_wake_due(consumer.wake_at.load(Ordering::Relaxed)));
     }
 
-    /// After [`PushError::Full`]: sleeps until the ring is half empty and a record of `n` bytes
+    /// After [`WriterRingError::Full`]: sleeps until the ring is half empty and a record of `n` bytes
     /// fits, until it is closed, or until `limit` is over. May return early: push again.
     pub fn wait(&mut self, n: usize, limit: Option<Duration>) {
         let Some(goal) = self.resume_position(n) else { return };
@@ -162,13 +162,13 @@ impl RecordProducer {
     }
 
     #[cold]
-    fn push_error(&self, n: usize) -> PushError {
+    fn push_error(&self, n: usize) -> WriterRingError {
         if n > self.core.capacity {
-            PushError::TooLong
+            WriterRingError::TooLong
         } else if self.core.is_closed() {
-            PushError::Closed
+            WriterRingError::Closed
         } else {
-            PushError::Full
+            WriterRingError::Full
         }
     }
 

@@ -22,16 +22,16 @@ fn an_empty_record_leaves_no_trace_and_a_closed_ring_refuses_it() {
     assert_eq!(producer.push(b""), Ok(()));
     assert_eq!(consumer.available(), 0);
     consumer.watch().close();
-    assert_eq!(producer.push(b""), Err(PushError::Closed));
+    assert_eq!(producer.push(b""), Err(WriterRingError::Closed));
 }
 
 #[test]
 fn a_record_may_be_as_long_as_the_ring() {
     let (mut producer, mut consumer) = ring(10);
-    assert_eq!(producer.push(&[1; 11]), Err(PushError::TooLong));
+    assert_eq!(producer.push(&[1; 11]), Err(WriterRingError::TooLong));
     for i in 0..5 {
         assert_eq!(producer.push(&[i; 10]), Ok(()));
-        assert_eq!(producer.push(&[i]), Err(PushError::Full));
+        assert_eq!(producer.push(&[i]), Err(WriterRingError::Full));
         let n = consumer.available();
         assert_eq!(take(&mut consumer, n), [i; 10]);
     }
@@ -43,7 +43,7 @@ fn accepted_records_can_be_read_after_the_end() {
     let (mut producer, mut consumer) = ring(100);
     producer.push(b"before").unwrap();
     producer.watch().close();
-    assert_eq!(producer.push(b"after"), Err(PushError::Closed));
+    assert_eq!(producer.push(b"after"), Err(WriterRingError::Closed));
     drop(producer);
     assert!(consumer.is_abandoned());
     let n = consumer.available();
@@ -94,7 +94,7 @@ fn sleepers_on_both_sides() {
         for mut producer in producers {
             scope.spawn(move || {
                 for i in 0..5_000_u32 {
-                    while producer.push(&i.to_ne_bytes()) == Err(PushError::Full) {
+                    while producer.push(&i.to_ne_bytes()) == Err(WriterRingError::Full) {
                         producer.wait(4, None);
                     }
                     producer.wake_consumer();
@@ -126,9 +126,9 @@ proptest! {
             let waiting = expected.len() - got.len();
             match producer.push(&record) {
                 Ok(()) => expected.extend(record),
-                Err(PushError::TooLong) => prop_assert!(add > 37),
+                Err(WriterRingError::TooLong) => prop_assert!(add > 37),
                 Err(refused) => {
-                    prop_assert_eq!(refused, PushError::Full);
+                    prop_assert_eq!(refused, WriterRingError::Full);
                     prop_assert!(add + waiting > 37);
                 }
             }

@@ -10,7 +10,7 @@ use aulos_control::backend::{
 use aulos_core::{ChannelLayout, Db, Instant, Lufs};
 use aulos_dsp::normalize::Settings;
 use aulos_engine::announce::{
-    AnnouncementQueue, EndReason, MAX_LENGTH, MAX_LIMITER_REDUCTION, MAX_QUEUE, QueueEvent,
+    AnnouncementEnd, AnnouncementQueue, MAX_LENGTH, MAX_LIMITER_REDUCTION, MAX_QUEUE, QueueEvent,
     QueueFull, headroom, matching_gain,
 };
 use aulos_engine::loudness::Loudness;
@@ -22,7 +22,7 @@ use aulos_io::CodecPool;
 use aulos_rt::LatestReader;
 use aulos_rt::ring::Consumer;
 
-use crate::radio::{ClipClient, ClipParts, ClipState};
+use crate::radio::{ClipClient, ClipHandles, ClipState};
 
 /// The announcements in a station's queue.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl StationAnnouncements {
         self.events.into_iter().map(|(_, event)| event).chain(left)
     }
 
-    fn outcome(&mut self, id: u64, cause: EndReason) -> AnnouncementOutcome {
+    fn outcome(&mut self, id: u64, cause: AnnouncementEnd) -> AnnouncementOutcome {
         self.pending.retain(|one| one.id != id);
         let at = self.sounds.iter().position(|one| one.id == id);
         let mut sound = at.map(|at| self.sounds.swap_remove(at));
@@ -188,9 +188,9 @@ impl StationAnnouncements {
         }
         match (sound.as_mut().and_then(|one| one.state.problem()), cause) {
             (Some(problem), _) => AnnouncementOutcome::Failed(problem),
-            (None, EndReason::Played) => AnnouncementOutcome::Played,
-            (None, EndReason::Cancelled) => AnnouncementOutcome::Cancelled,
-            (None, EndReason::TooLong) => AnnouncementOutcome::TooLong,
+            (None, AnnouncementEnd::Played) => AnnouncementOutcome::Played,
+            (None, AnnouncementEnd::Cancelled) => AnnouncementOutcome::Cancelled,
+            (None, AnnouncementEnd::TooLong) => AnnouncementOutcome::TooLong,
             (None, _) => AnnouncementOutcome::Failed("the sound contains no audio".to_owned()),
         }
     }
@@ -275,7 +275,7 @@ impl SoundThreads<'_> {
             }
             AnnouncementSource::Url(url, hosts) => {
                 let clip = self.clips.open(url.clone(), hosts.clone(), measured)?;
-                let ClipParts { source, items, meter, state, task } = clip;
+                let ClipHandles { source, items, meter, state, task } = clip;
                 let loudness = meter.map(|(meter, loudness)| {
                     self.codecs.add(Box::new(meter));
                     loudness

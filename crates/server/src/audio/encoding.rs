@@ -18,7 +18,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use super::state::AudioState;
 
 /// One encoding of a station: encoder, buffers, rings and the reactors' channel.
-pub(super) struct EncodingParts {
+pub(super) struct EncodingHandles {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) quantum: Frames,
     pub(super) pool: Pool<Vec<u8>>,
@@ -27,7 +27,7 @@ pub(super) struct EncodingParts {
     pub(super) taps: Vec<Consumer<TimedChunk>>,
 }
 
-impl EncodingParts {
+impl EncodingHandles {
     pub(super) fn new(config: &Station, name: &str, reactors: usize) -> io::Result<Self> {
         let chunk = Span::from_millis(i64::from(config.chunk_ms));
         let quantum = config.spec.rate.frames(chunk);

@@ -391,7 +391,7 @@ impl AudioBackend for Audio {
         self.with(|inner| stations::show_title(inner, station, &Arc::from(title)));
     }
 
-    fn tidy(&self) {
+    fn reap_ended(&self) {
         self.with(|inner| {
             inner.workers.free_removed();
             links::connect_all(inner);

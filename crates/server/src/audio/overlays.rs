@@ -18,7 +18,7 @@ use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 
-use super::encoding::{EncodingParts, SNAPCAST_CHUNK_HEADER, register_stream};
+use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::renditions::LINGER;
 use super::running_rendition::{OverlaySession, RenditionKind, RunningOverlay, RunningRendition};
 use super::state::AudioState;
@@ -120,8 +120,8 @@ fn create(
     for map in maps {
         let name = format!("{} (announcements)", running.config.name);
         let new =
-            EncodingParts::new(&running.config, &name, reactors).map_err(|e| e.to_string())?;
-        let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = new;
+            EncodingHandles::new(&running.config, &name, reactors).map_err(|e| e.to_string())?;
+        let EncodingHandles { encoder, quantum, pool, outputs, channel, taps } = new;
         let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
             .with_demand(channel.demand.clone());
         let rendition = rendition.with_channel_map(*map, quantum);

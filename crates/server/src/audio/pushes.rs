@@ -9,7 +9,7 @@ use aulos_proto::icecast::StreamMetadata;
 use super::renditions;
 use super::running_push::RunningPush;
 use super::state::{AudioState, take_matching};
-use crate::push::{OpenedPush, PushParts};
+use crate::push::{OpenedPush, PushHandles};
 
 /// Starts every push of a station.
 pub(super) fn start(station: &Station, inner: &mut AudioState) -> Vec<RunningPush> {
@@ -70,7 +70,7 @@ pub(super) fn show_title(pushes: &[RunningPush], title: &Arc<str>) {
 }
 
 fn start_push(push: &PushSettings, station: &Station, inner: &mut AudioState) -> RunningPush {
-    let PushParts { opened, status: watch, titles, task } =
+    let PushHandles { opened, status: watch, titles, task } =
         inner.pusher.start(push, stream_info(push, station), inner.seeds.next_u64());
     inner.background_tasks.push(task);
     RunningPush { config: push.clone(), opened, watch, titles }

@@ -19,7 +19,7 @@ use aulos_engine::tapped_rendition::TappedRendition;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 use aulos_io::{Job, JobStatus, SystemClock};
 
-use super::encoding::{EncodingParts, SNAPCAST_CHUNK_HEADER, register_stream};
+use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::running_rendition::{PendingMove, RenditionKind, RunningRendition};
 use super::state::{AudioState, RunningStation};
 
@@ -274,8 +274,8 @@ fn create(
             (station_in_codec(config, codec), config.name.clone(), ChannelMap::Stereo)
         }
     };
-    let parts = EncodingParts::new(&config, &name, reactors)?;
-    let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
+    let parts = EncodingHandles::new(&config, &name, reactors)?;
+    let EncodingHandles { encoder, quantum, pool, outputs, channel, taps } = parts;
     let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());
     let rendition = rendition.with_channel_map(map, quantum);

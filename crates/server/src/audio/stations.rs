@@ -6,12 +6,13 @@ use std::sync::Arc;
 use aulos_config::{ProcessingSettings, Station};
 use aulos_core::Span;
 use aulos_engine::rendition::Rendition;
+use aulos_engine::station;
 use aulos_engine::station::StationHandle;
-use aulos_engine::{station, switch};
+use aulos_engine::switch::{DEFAULT_STARTUP_WAIT, SwitchConfig};
 use aulos_io::SystemClock;
 
 use super::announcements::StationAnnouncements;
-use super::encoding::{EncodingParts, SNAPCAST_CHUNK_HEADER, register_stream};
+use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::state::{AudioState, RunningStation};
 use super::{pushes, recordings, rtp};
 use crate::audio::sources;
@@ -57,11 +58,11 @@ fn run(
 ) -> io::Result<(usize, RunningStation)> {
     // A published station has one more reader of its chunks.
     let readers = inner.context.reactors() + usize::from(config.publish);
-    let parts = EncodingParts::new(config, &config.name, readers)?;
+    let parts = EncodingHandles::new(config, &config.name, readers)?;
     let last_resort = config.last_resort.as_ref();
     let last_resort =
         last_resort.map(|sound| sources::last_resort(sound, config, parts.quantum)).transpose()?;
-    let EncodingParts { encoder, quantum, pool, outputs, channel, mut taps } = parts;
+    let EncodingHandles { encoder, quantum, pool, outputs, channel, mut taps } = parts;
     let about = (quantum, &channel);
     let opened = config.sources.iter().map(|source| sources::open(source, config, about, inner));
     let opened: io::Result<Vec<_>> = opened.collect();
@@ -73,10 +74,10 @@ fn run(
     let number = register_stream(number, &channel, taps, inner);
     let station_config = station::StationConfig {
         quantum,
-        switch: switch::Config {
+        switch: SwitchConfig {
             failback_delay: Span::from_secs(i64::from(config.switch.failback_delay_s)),
             failback: config.switch.failback,
-            startup_wait: config.switch.immediate.then_some(switch::DEFAULT_STARTUP_WAIT),
+            startup_wait: config.switch.immediate.then_some(DEFAULT_STARTUP_WAIT),
         },
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
     };

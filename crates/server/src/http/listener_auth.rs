@@ -22,7 +22,7 @@ use crate::post::{PostBody, post};
 
 /// Asks about listeners.
 #[derive(Debug, Default)]
-pub(super) struct ListenerGate {
+pub(super) struct ListenerAuthorizer {
     dialer: Dialer,
     /// The number of the last listener, by which the program tells them apart.
     last: AtomicU64,
@@ -45,7 +45,7 @@ pub(super) enum Refusal {
     Unreachable(DeliveryError),
 }
 
-impl ListenerGate {
+impl ListenerAuthorizer {
     /// Asks about the listener of a request.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ use crate::tls::{self, ClientStream};
 use events::EventFeed;
 use forwarded::ProxiedClients;
 pub(crate) use host::is_our_host;
-use listener_auth::{ListenerGate, is_for_sound};
+use listener_auth::{ListenerAuthorizer, is_for_sound};
 use login::ConnectionIdentity;
 pub(crate) use login::header;
 pub use pages::PAGE_READS;
@@ -87,7 +87,7 @@ pub async fn serve(
     let proxied = Arc::new(ProxiedClients::new(policy.clone()));
     let router =
         routes::router(Arc::clone(&control), feed, Arc::clone(&sink), Arc::clone(&proxied));
-    let gate = Arc::new(ListenerGate::default());
+    let gate = Arc::new(ListenerAuthorizer::default());
     let mut acceptor =
         ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONNECTIONS), DescriptorUse::Http);
     loop {
@@ -132,7 +132,7 @@ const REFUSED_COUNTER: PortCounters = |counters| &counters.http_refused;
 struct Ports {
     control: Arc<Control>,
     sink: Arc<dyn ListenSink>,
-    gate: Arc<ListenerGate>,
+    gate: Arc<ListenerAuthorizer>,
     proxied: Arc<ProxiedClients>,
 }
 

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use aulos_control::{Control, count};
-use aulos_io::beneath::{is_outside_root, open_regular_beneath, open_root};
+use aulos_io::confined_open::{is_outside_root, open_regular_beneath, open_root};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{

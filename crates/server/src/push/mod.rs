@@ -66,7 +66,7 @@ pub(crate) struct OpenedPush {
 }
 
 /// The parts of one push, for the threads that run them. It ends when `opened` is dropped.
-pub(crate) struct PushParts {
+pub(crate) struct PushHandles {
     /// For the audio side: sockets to serve.
     pub(crate) opened: Receiver<OpenedPush>,
     /// For the status.
@@ -86,7 +86,12 @@ pub(crate) struct PushClient {
 
 impl PushClient {
     /// Starts a push of a programme described by `about`; `seed` randomizes its pauses.
-    pub(crate) fn start(&self, push: &PushSettings, about: StreamMetadata, seed: u64) -> PushParts {
+    pub(crate) fn start(
+        &self,
+        push: &PushSettings,
+        about: StreamMetadata,
+        seed: u64,
+    ) -> PushHandles {
         let (orders, opened) = bounded(1);
         let (titles, title_receiver) = watch::channel(Arc::from(""));
         let watch = PushStatusHandle::default();
@@ -112,7 +117,7 @@ impl PushClient {
             connection: Connection::Closed,
             monitor: None,
         };
-        PushParts { opened, status: watch, titles, task: Box::pin(task.run()) }
+        PushHandles { opened, status: watch, titles, task: Box::pin(task.run()) }
     }
 
     /// The counters of all pushes, under stable names.

@@ -103,7 +103,7 @@ fn head_of(stream: &mut impl Read) -> String {
 /// A push driven by a test.
 struct PushHarness {
     runtime: Runtime,
-    out: PushParts,
+    out: PushHandles,
 }
 
 impl PushHarness {
@@ -134,7 +134,7 @@ impl PushHarness {
     }
 
     /// Drives it until `wanted` returns a value; half a minute only ends a failing test.
-    fn until<T>(&mut self, mut wanted: impl FnMut(&mut PushParts) -> Option<T>) -> T {
+    fn until<T>(&mut self, mut wanted: impl FnMut(&mut PushHandles) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
             if let Some(found) = wanted(&mut self.out) {

@@ -42,7 +42,7 @@ impl Default for ClipClient {
 }
 
 /// The parts of one sound, for the threads that run them.
-pub struct ClipParts {
+pub struct ClipHandles {
     /// For the codec pool.
     pub source: StreamSource,
     /// For the station.
@@ -55,9 +55,9 @@ pub struct ClipParts {
     pub task: BackgroundTask,
 }
 
-impl std::fmt::Debug for ClipParts {
+impl std::fmt::Debug for ClipHandles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClipParts").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("ClipHandles").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -119,7 +119,7 @@ impl ClipClient {
         url: HttpUrl,
         rules: Vec<HostRule>,
         measured: Option<(ChannelLayout, bool)>,
-    ) -> Result<ClipParts, String> {
+    ) -> Result<ClipHandles, String> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| {
             format!("{MAX_CLIPS} announcements from URLs are waiting; try again later")
@@ -147,7 +147,7 @@ impl ClipClient {
                 *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             }
         };
-        Ok(ClipParts { source, items, meter, state, task: Box::pin(task) })
+        Ok(ClipHandles { source, items, meter, state, task: Box::pin(task) })
     }
 }
 

@@ -41,13 +41,13 @@ use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::Consumer;
 use aulos_session::radio::{RadioError, RadioInfo};
 
-pub use clip::{ClipClient, ClipParts, ClipState};
+pub use clip::{ClipClient, ClipHandles, ClipState};
 pub use status::{RadioCounters, RadioStatusHandle};
 
 use fetch::{OpenedStream, StreamFetcher, open_body};
 
 /// The parts of one web radio source, for the threads that run them.
-pub struct RadioParts {
+pub struct RadioHandles {
     /// For a reactor.
     pub feed: HttpFeeder,
     /// For the codec pool.
@@ -60,7 +60,7 @@ pub struct RadioParts {
     pub task: BackgroundTask,
 }
 
-impl std::fmt::Debug for RadioParts {
+impl std::fmt::Debug for RadioHandles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Radio").field("watch", &self.status).finish_non_exhaustive()
     }
@@ -83,7 +83,7 @@ impl RadioClient {
         charset: TitleCharset,
         standby: Option<StandbyHandle>,
         seed: u64,
-    ) -> RadioParts {
+    ) -> RadioHandles {
         let StreamParts { writer, source, items, state, titles } = StreamParts::new();
         let (orders, ordered) = bounded(MAX_ORDERS);
         let (reporter, reports) = bounded(MAX_REPORTS);
@@ -111,7 +111,7 @@ impl RadioClient {
             Some(standby) => feed.with_standby(standby, need_sender),
             None => feed,
         };
-        RadioParts { feed, source, items, status: watch, task: Box::pin(task.run()) }
+        RadioHandles { feed, source, items, status: watch, task: Box::pin(task.run()) }
     }
 
     /// The counters of all sources.

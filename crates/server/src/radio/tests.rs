@@ -127,8 +127,8 @@ impl RadioHarness {
         Self::of(client.open(url.parse().unwrap(), charset, Some(handle), 7))
     }
 
-    fn of(radio: RadioParts) -> Self {
-        let RadioParts { feed, source, items, status: watch, task } = radio;
+    fn of(radio: RadioHandles) -> Self {
+        let RadioHandles { feed, source, items, status: watch, task } = radio;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.unwrap();
         runtime.spawn(task);
@@ -528,7 +528,7 @@ fn a_removed_station_leaves_no_resources() {
         }
     });
     let (client, url) = (RadioClient::default(), format!("http://127.0.0.1:{port}/"));
-    let RadioParts { mut feed, source, items, status: watch, task } =
+    let RadioHandles { mut feed, source, items, status: watch, task } =
         client.open(url.parse().unwrap(), TitleCharset::default(), None, 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap();

@@ -24,7 +24,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aulos_core::{Instant, Span};
-use aulos_proto::nats::{ClientSettings, GroupSettings, SettingsKey, SettingsRecord};
+use aulos_proto::nats::{GroupSettings, SettingsKey, SettingsRecord, SharedClientSettings};
 
 /// What has come from the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -507,7 +507,7 @@ fn merge(
             Some(SettingsRecord::Client(base)),
             SettingsRecord::Client(own),
             SettingsRecord::Client(bucket),
-        ) => SettingsRecord::Client(ClientSettings {
+        ) => SettingsRecord::Client(SharedClientSettings {
             name: pick(&base.name, &own.name, &bucket.name),
             volume: pick(&base.volume, &own.volume, &bucket.volume),
             muted: pick(&base.muted, &own.muted, &bucket.muted),

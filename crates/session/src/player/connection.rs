@@ -1,7 +1,7 @@
 //! The connection to the server, and what outlives it: the estimate of the server's clock.
 
 use aulos_core::{Instant, Span};
-use aulos_proto::snap::Client;
+use aulos_proto::snap::SnapcastClient;
 use aulos_proto::snap::client::ClientConfig;
 use aulos_proto::snap::sync::{OffsetFilter, TimeSync};
 use aulos_proto::snap::wire::Hello;
@@ -14,7 +14,7 @@ pub(crate) enum Connection {
     /// The program is connecting.
     Connecting { sync: Option<TimeSync> },
     /// Connected since this time.
-    Connected { client: Box<Client>, since: Instant },
+    Connected { client: Box<SnapcastClient>, since: Instant },
 }
 
 impl Connection {
@@ -36,7 +36,7 @@ impl Connection {
     /// On a way that loses messages (`is_lossy`), a request without a reply is repeated.
     pub(crate) fn begin(&mut self, hello: Hello, is_lossy: bool, now: Instant) {
         let config = ClientConfig { hello, filter: OffsetFilter::Bounds };
-        let client = Client::new(config, now);
+        let client = SnapcastClient::new(config, now);
         let client = match self.take_sync() {
             Some(sync) => client.with_sync(sync, now),
             None => client,
@@ -60,7 +60,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn client(&mut self) -> Option<&mut Client> {
+    pub(crate) fn client(&mut self) -> Option<&mut SnapcastClient> {
         match self {
             Self::Connected { client, .. } => Some(client),
             Self::Waiting { .. } | Self::Connecting { .. } => None,

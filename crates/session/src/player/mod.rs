@@ -1,7 +1,7 @@
 //! A synchronised player: from the bytes of a server to the frames that a sound device asks for.
 //!
 //! ```text
-//!  bytes -> snap::Client -> queue (encoded) -> decoder -> resampler -> volume -> device
+//!  bytes -> snap::SnapcastClient -> queue (encoded) -> decoder -> resampler -> volume -> device
 //!                |                                          ^                      |
 //!        server's clock (network loop)                  rate servo        positions played
 //!                |                                          |                      |

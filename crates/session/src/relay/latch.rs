@@ -26,17 +26,17 @@ pub(super) struct PacketOrigin {
 
 /// The decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Acceptance {
     /// It belongs to the current source.
-    Ours,
+    Current,
     /// Undecided. It is held and available from [`Latch::take_held`] once the decision is known.
     Held,
     /// It belongs to the current source but comes from a new address; the held packet goes first.
-    Joins,
+    AddressChanged,
     /// The second packet of a new source; the held packet goes first.
-    Begins,
+    NewSource,
     /// It belongs to another sender.
-    Foreign,
+    Rejected,
 }
 
 /// Counters of the latch.
@@ -95,39 +95,39 @@ impl Latch {
         stream: Option<(u32, bool)>,
         received: Instant,
         datagram: &[u8],
-    ) -> Verdict {
+    ) -> Acceptance {
         let PacketOrigin { path: index, from, ssrc, .. } = sender;
         let Some((current, proven)) = stream else {
             self.reset();
             self.latch_to(index, from, received);
-            return Verdict::Ours;
+            return Acceptance::Current;
         };
         let is_behind = self.is_previous_source(ssrc, received);
         let alive = |path: Option<&PathSender>| {
             path.is_some_and(|path| path.is_alive(received, self.takeover))
         };
         let (here, there) = (alive(self.paths.get(index)), alive(self.paths.get(1 - index.min(1))));
-        let Some(path) = self.paths.get_mut(index) else { return Verdict::Foreign };
+        let Some(path) = self.paths.get_mut(index) else { return Acceptance::Rejected };
         let known = path.from == Some(from);
         if known && ssrc == current {
             path.last_received = received;
             self.counts.other_sources += u64::from(path.candidate.next.take().is_some());
-            return Verdict::Ours;
+            return Acceptance::Current;
         }
         if known {
             path.last_received = received;
             if is_behind {
                 self.counts.other_sources += 1;
-                return Verdict::Foreign;
+                return Acceptance::Rejected;
             }
         } else if proven && (here || (there && ssrc != current)) {
             self.counts.other_addresses += 1;
-            return Verdict::Foreign;
+            return Acceptance::Rejected;
         }
         if path.candidate.next != Some((from, ssrc, sender.sequence)) {
             self.counts.other_sources += u64::from(path.candidate.next.is_some());
             path.candidate.hold(sender, received, datagram);
-            return Verdict::Held;
+            return Acceptance::Held;
         }
         self.accept_source(sender, known, (current, proven), received)
     }
@@ -180,12 +180,12 @@ impl Latch {
         known: bool,
         (current, proven): (u32, bool),
         received: Instant,
-    ) -> Verdict {
+    ) -> Acceptance {
         let moved = self.sender_address(sender.path).is_some() && !known;
         self.latch_to(sender.path, sender.from, received);
         if sender.ssrc == current {
             self.counts.takeovers += u64::from(moved && proven);
-            return Verdict::Joins;
+            return Acceptance::AddressChanged;
         }
         if known {
             self.counts.restarts += u64::from(proven);
@@ -196,7 +196,7 @@ impl Latch {
             self.latch_to(sender.path, sender.from, received);
         }
         self.previous = proven.then_some((current, received));
-        Verdict::Begins
+        Acceptance::NewSource
     }
 
     fn latch_to(&mut self, path: usize, from: SocketAddr, received: Instant) {

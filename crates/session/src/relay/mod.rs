@@ -1,7 +1,7 @@
 //! RTP relays: one stream, from a port to a destination.
 //!
 //! ```text
-//!  datagram -> Packet -> Receiver -> JitterBuffer -> Transcoder -> datagram
+//!  datagram -> Packet -> RtpReceiver -> JitterBuffer -> Transcoder -> datagram
 //!           -> RTCP with the sender                  RTCP with the receiver
 //! ```
 //!

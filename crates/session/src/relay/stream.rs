@@ -13,7 +13,7 @@ use aulos_proto::rtp::{self, RtpErrorCounts};
 
 use super::RelayPlan;
 use super::egress::RtpEgress;
-use super::latch::{Latch, PacketOrigin, Verdict};
+use super::latch::{Acceptance, Latch, PacketOrigin};
 use crate::datagram::{Machine, Outbox, Packet, Packets, Route, StreamKey};
 use crate::rtp::receive::ingress::RtpIngress;
 use crate::rtp::receive::payload::{IgnoreReason, IncomingPacket};
@@ -22,7 +22,7 @@ use crate::rtp::receive::payload::{IgnoreReason, IncomingPacket};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayCounts {
-    /// Packets of the source, as counted by [`rtp::Receiver`].
+    /// Packets of the source, as counted by [`rtp::RtpReceiver`].
     pub source: rtp::ReceiverStats,
     /// Statistics of the jitter buffer.
     pub jitter: JitterStats,
@@ -184,10 +184,10 @@ impl RelayStream {
         let stream =
             self.ingress.as_ref().map(|ingress| (ingress.ssrc(), ingress.receiver().is_valid()));
         match self.latch.judge(sender, stream, received, datagram.bytes) {
-            Verdict::Ours => {}
-            Verdict::Held | Verdict::Foreign => return,
-            Verdict::Joins => self.process_held(sender, out),
-            Verdict::Begins => {
+            Acceptance::Current => {}
+            Acceptance::Held | Acceptance::Rejected => return,
+            Acceptance::AddressChanged => self.process_held(sender, out),
+            Acceptance::NewSource => {
                 self.switch_source(received, out);
                 self.process_held(sender, out);
             }

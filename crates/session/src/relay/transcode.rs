@@ -205,7 +205,7 @@ enum Decoder {
     Law(g711::G711Law),
     L16,
     L24,
-    G722(Box<g722::Decoder>),
+    G722(Box<g722::G722Decoder>),
     Opus(LazyOpusDecoder),
 }
 
@@ -214,7 +214,7 @@ enum Encoder {
     Law(g711::G711Law),
     L16,
     L24,
-    G722(Box<g722::Encoder>),
+    G722(Box<g722::G722Encoder>),
     Opus(LazyOpusEncoder),
 }
 
@@ -238,7 +238,7 @@ impl SampleTranscoder {
             RtpCodec::Pcma => Decoder::Law(g711::G711Law::A),
             RtpCodec::L16 => Decoder::L16,
             RtpCodec::L24 => Decoder::L24,
-            RtpCodec::G722 => Decoder::G722(Box::new(g722::Decoder::new())),
+            RtpCodec::G722 => Decoder::G722(Box::new(g722::G722Decoder::new())),
             RtpCodec::Opus => Decoder::Opus(
                 LazyOpusDecoder::new(source_rate, source_channels).ok_or(cannot_decode)?,
             ),
@@ -249,7 +249,7 @@ impl SampleTranscoder {
             RtpCodec::Pcma => Encoder::Law(g711::G711Law::A),
             RtpCodec::L16 => Encoder::L16,
             RtpCodec::L24 => Encoder::L24,
-            RtpCodec::G722 => Encoder::G722(Box::new(g722::Encoder::new())),
+            RtpCodec::G722 => Encoder::G722(Box::new(g722::G722Encoder::new())),
             RtpCodec::Opus => {
                 let packer = LazyOpusEncoder::new(sink_rate, sink_channels, config);
                 Encoder::Opus(packer.ok_or(cannot_encode)?)
@@ -405,7 +405,7 @@ impl SampleTranscoder {
 
     fn reset(&mut self) {
         match &mut self.decoder {
-            Decoder::G722(decoder) => **decoder = g722::Decoder::new(),
+            Decoder::G722(decoder) => **decoder = g722::G722Decoder::new(),
             Decoder::Opus(opener) => opener.reset(),
             Decoder::Law(_) | Decoder::L16 | Decoder::L24 => {}
         }

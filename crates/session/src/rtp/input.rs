@@ -372,7 +372,7 @@ impl RtpInput {
 
     fn poll_standby(&mut self) {
         let Some(standby) = &mut self.standby else { return };
-        standby.report(LinkState::Open);
+        standby.report(LinkState::Healthy);
         let demand = standby.request();
         if demand == StandbyRequest::Play && self.demand != StandbyRequest::Play {
             self.decoder.restart();

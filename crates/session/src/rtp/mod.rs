@@ -1,7 +1,7 @@
 //! RTP sources and outputs of stations.
 //!
 //! ```text
-//!  socket --> RtpInput:  Receiver -> order -> decoder -> ring of blocks --> a station's input
+//!  socket --> RtpInput:  RtpReceiver -> order -> decoder -> ring of blocks --> a station's input
 //!  socket <-- RtpOutput: packets on their grid       <- ring of chunks <-- a station's rendition
 //! ```
 //!

@@ -13,7 +13,7 @@ use aulos_engine::fanout::TimedChunk;
 use aulos_proto::rtp::rtcp::{NtpTime, ReportBlock};
 use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpEvent, RtcpSession};
 use aulos_proto::rtp::{self, Encoding, HEADER_LEN, RtpCodec, RtpHeader, sequence};
-use aulos_proto::sap::{Announcer, AnnouncerConfig};
+use aulos_proto::sap::{AnnouncerConfig, SapAnnouncer};
 use aulos_rt::LatestPublisher;
 use aulos_rt::ring::Consumer;
 
@@ -117,7 +117,7 @@ pub struct RtpOutput {
     sequence: u16,
     first_timestamp: u32,
     rtcp: Option<Box<RtcpSession>>,
-    announcer: Option<Announcer>,
+    announcer: Option<SapAnnouncer>,
     /// A buffer for reports and announcements.
     scratch: Box<[u8]>,
     counts: RtpOutputStatus,
@@ -155,7 +155,7 @@ impl RtpOutput {
         });
         let announcer = config.announcement.as_ref().map(|announced| {
             let announcer_config = AnnouncerConfig { seed: other, ..AnnouncerConfig::default() };
-            let mut announcer = Announcer::new(announcer_config, announced.origin, now);
+            let mut announcer = SapAnnouncer::new(announcer_config, announced.origin, now);
             announcer.set(now, &announced.sdp);
             announcer
         });

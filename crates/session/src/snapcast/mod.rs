@@ -1,7 +1,7 @@
 //! A Snapcast source of a station: another server's stream, played as one of its clients would.
 //!
 //! ```text
-//!  bytes -> snap::Client -> queue (encoded) --when due--> decoder -> blocks for the station
+//!  bytes -> snap::SnapcastClient -> queue (encoded) --when due--> decoder -> blocks for the station
 //!                |                              ^
 //!        the server's clock ----- when its clients play a chunk
 //! ```

@@ -120,7 +120,7 @@ impl SnapcastInputSink {
         }
         if let Some(standby) = &mut self.standby {
             let is_broken = status.error.is_some();
-            standby.report(if is_broken { LinkState::Broken } else { LinkState::Open });
+            standby.report(if is_broken { LinkState::Broken } else { LinkState::Healthy });
         }
         self.published.clone_from(status);
         self.state.publish(status.clone());

@@ -1,5 +1,11 @@
 //! A stream of FLAC whose compression is switched off and on, judged by ffmpeg.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test, which hands ffmpeg a file"
+)]
+
 use std::fs;
 use std::process::Command;
 

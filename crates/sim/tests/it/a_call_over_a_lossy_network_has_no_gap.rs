@@ -9,7 +9,7 @@
 use crate::call_sim::{FRAME, GOOD, PACKET, RATE, TICK, arrival};
 use aulos_core::{Instant, Span};
 use aulos_dsp::g711::{self, G711Law};
-use aulos_engine::decode::{Decoder, G711Decoder};
+use aulos_engine::decode::{Decoder, G711PacketDecoder};
 use aulos_proto::rtp::jitter::{
     Arrival, DelayPolicy, GapCause, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
 };
@@ -34,7 +34,7 @@ fn listen(link: Link) -> Vec<f32> {
         mode: JitterMode::Playout(DelayPolicy::ADAPTIVE),
     };
     let mut buffer = JitterBuffer::new(config);
-    let mut decoder = G711Decoder::new(G711Law::Mu);
+    let mut decoder = G711PacketDecoder::new(G711Law::Mu);
     let mut network = DatagramLink::new(link, 77);
     let (mut sound, mut piece) = (Vec::new(), [0.0; 1_600]);
     for number in 0..6_000 {

@@ -3,14 +3,14 @@
 
 use crate::station_sim::StationSim;
 use aulos_core::{Rng, SampleRate, Span};
-use aulos_engine::input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::source::Pacing;
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 
 /// A sender that delivers a page at a time, before a recording as fallback.
 fn sim(page: Span, ppm: i32, seed: u64) -> StationSim {
-    let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
-    let wishes = (switch::Config::default(), input, Pacing::Streamed);
+    let input = InputConfig { buffer: Span::from_secs(2), ..InputConfig::default() };
+    let wishes = (SwitchConfig::default(), input, Pacing::Streamed);
     let mut sim = StationSim::with_config(SampleRate::HZ_48000, &[ppm], true, seed, wishes);
     sim.senders[0].poll_every(page);
     // The recording starts after a second.
@@ -99,8 +99,8 @@ fn a_source_slower_than_real_time_is_replaced_without_a_gap() {
 
 #[test]
 fn a_silent_input_off_air_is_not_chosen_for_its_remaining_buffer() {
-    let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
-    let wishes = (switch::Config::default(), input, Pacing::Streamed);
+    let input = InputConfig { buffer: Span::from_secs(2), ..InputConfig::default() };
+    let wishes = (SwitchConfig::default(), input, Pacing::Streamed);
     let mut sim = StationSim::with_config(SampleRate::HZ_48000, &[0, 0], true, 30, wishes);
     sim.run(Span::from_secs(6));
     sim.senders[1].stop_for(sim.now, Span::from_secs(600));

@@ -3,10 +3,11 @@
 
 use crate::station_sim::{Sender, SentContent, StationSim, seconds};
 use aulos_core::{Rng, SampleRate, Span};
-use aulos_engine::input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::source::Pacing;
 use aulos_engine::status::InputState;
-use aulos_engine::switch::{self, InputHealth};
+use aulos_engine::switch::InputHealth;
+use aulos_engine::switch::SwitchConfig;
 
 /// Senders that fail at random, with an endless recording as fallback.
 struct FailureRun {
@@ -24,8 +25,8 @@ struct FailureRun {
 
 impl FailureRun {
     fn new(senders: usize, hold_in: Span, seed: u64) -> Self {
-        let switch = switch::Config { failback_delay: hold_in, ..switch::Config::default() };
-        let mut input_config = input::Config::default();
+        let switch = SwitchConfig { failback_delay: hold_in, ..SwitchConfig::default() };
+        let mut input_config = InputConfig::default();
         input_config.silence.duration = Span::from_millis(500);
         input_config.silence.dead_channel = Some(Span::from_millis(500));
         let configs = (switch, input_config, Pacing::Live);

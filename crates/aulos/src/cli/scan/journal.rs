@@ -12,7 +12,7 @@ use std::path::Path;
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::meter::{Measurement, RangeHop};
-use aulos_files::scan::{FileShape, LoudnessCurve, LoudnessSummary, ScanOptions, ScanReport};
+use aulos_files::scan::{AudioProperties, LoudnessCurve, LoudnessSummary, ScanOptions, ScanReport};
 use serde_json::{Value, json};
 
 use super::warnings;
@@ -94,7 +94,7 @@ impl Journal {
         Some(ScanReport {
             path: path.into(),
             error: None,
-            shape: Some(FileShape {
+            shape: Some(AudioProperties {
                 rate: SampleRate::new(rate).ok()?,
                 layout: ChannelLayout::new(layout).ok()?,
                 seconds: number("seconds")?,

@@ -11,7 +11,7 @@ use aulos_control::backend::{BackgroundTask, RadioPhase};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
 use aulos_engine::source::{Pacing, PullResult, RingSource, Source};
 use aulos_files::decode::{
-    DecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, OpenError,
+    FileDecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, OpenError,
 };
 use aulos_files::source::StreamSource;
 use aulos_io::Job as _;
@@ -20,7 +20,7 @@ use aulos_proto::uri::percent_encode;
 use aulos_rt::LatestReader;
 use aulos_server::exit::{Exit, Failure};
 use aulos_server::feeder::{FeederCounters, make_feeder};
-use aulos_server::radio::{RadioClient, RadioParts, RadioStatusHandle};
+use aulos_server::radio::{RadioClient, RadioHandles, RadioStatusHandle};
 
 use crate::cli::output::usage_failure;
 
@@ -191,8 +191,8 @@ impl OpenSource {
 }
 
 impl RadioSource {
-    fn new(radio: RadioParts) -> Self {
-        let RadioParts { feed, source, items, status: watch, task } = radio;
+    fn new(radio: RadioHandles) -> Self {
+        let RadioHandles { feed, source, items, status: watch, task } = radio;
         let items = RingSource::new(items, Pacing::Live);
         Self {
             feed,
@@ -351,8 +351,8 @@ fn open_exit(error: OpenError) -> Exit {
     }
 }
 
-fn decode_exit(error: DecodeError) -> Exit {
-    if matches!(error, DecodeError::Io(_)) { Exit::Io } else { Exit::Data }
+fn decode_exit(error: FileDecodeError) -> Exit {
+    if matches!(error, FileDecodeError::Io(_)) { Exit::Io } else { Exit::Data }
 }
 
 /// 20 ms at 48 kHz.

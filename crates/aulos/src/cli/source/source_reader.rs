@@ -195,10 +195,10 @@ impl SourceReader<'_> {
 
     fn measure(&mut self, block: &Block) -> Result<(), StopReason> {
         let (rate, layout) = (block.rate(), block.layout());
-        if self.shape.replace((rate, layout)) != Some((rate, layout)) {
-            if let Some(meter) = &mut self.meter {
-                meter.set_format(rate, layout);
-            }
+        if self.shape.replace((rate, layout)) != Some((rate, layout))
+            && let Some(meter) = &mut self.meter
+        {
+            meter.set_format(rate, layout);
         }
         let make = if self.dual_mono { LoudnessMeter::dual_mono } else { LoudnessMeter::new };
         let mut meter = self.meter.take().unwrap_or_else(|| make(rate, layout, HISTORY));

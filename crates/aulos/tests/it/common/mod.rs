@@ -187,7 +187,7 @@ impl AudioBackend for FakeBackend {
 
     fn set_title(&self, _: usize, _: &str) {}
 
-    fn tidy(&self) {}
+    fn reap_ended(&self) {}
 
     fn positions(&self) -> Vec<StationPosition> {
         Vec::new()

@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use aulos_core::{ChannelLayout, Db, Lufs, Rng, SampleRate};
 use aulos_dsp::meter::ChannelPosition;
-use aulos_dsp::normalize::{LinearGain, LookAhead, Memory, Normalizer, Preset, Settings};
+use aulos_dsp::normalize::{LinearGain, LookAhead, Memory, Normalizer, NormalizerPreset, Settings};
 use aulos_sim::Programme;
 
 use super::reference::{Measurement, measure};
@@ -156,7 +156,7 @@ fn other_modes_and_presets_reach_their_targets() {
         let integrated = measure(&out).integrated;
         assert!((integrated - TARGET).abs() <= 0.5, "{mode:?}: {integrated}");
     }
-    for preset in Preset::ALL {
+    for preset in NormalizerPreset::ALL {
         let settings = preset.settings();
         deviation(preset.name(), &speech, &settings, 0.5);
     }

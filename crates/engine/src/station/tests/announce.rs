@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use super::*;
 use crate::announce::{
-    DEFAULT_DUCK, DEFAULT_RELEASE, DUCK_TIME, Ducking, EndReason, FADE_OUT_TIME, MAX_LENGTH,
+    AnnouncementEnd, DEFAULT_DUCK, DEFAULT_RELEASE, DUCK_TIME, Ducking, FADE_OUT_TIME, MAX_LENGTH,
     MAX_QUEUE, QueueEvent, QueueFull,
 };
 use crate::announce::{MAX_STALL, MAX_START_WAIT, matching_gain};
@@ -116,7 +116,7 @@ fn an_announcement_ducks_the_programme_and_restores_it() {
         };
         assert!((f64::from(*sample) - expected).abs() < 1e-6, "{frame}: {sample}, {expected}");
     }
-    assert_eq!(room.events, [QueueEvent::Began(7), QueueEvent::Ended(7, EndReason::Played)]);
+    assert_eq!(room.events, [QueueEvent::Began(7), QueueEvent::Ended(7, AnnouncementEnd::Played)]);
     assert_eq!(room.world.handle.announcements().ids().count(), 0);
 }
 
@@ -135,7 +135,7 @@ fn the_programme_outside_an_announcement_is_bit_exact() {
     // 100 ms of signal and its resampler's delay, 200 ms before and a second after it.
     assert!((62_400..62_600).contains(&last), "{last}");
     assert_eq!(room.run(1_000), twin.run(1_000));
-    assert_eq!(room.events, [QueueEvent::Began(1), QueueEvent::Ended(1, EndReason::Played)]);
+    assert_eq!(room.events, [QueueEvent::Began(1), QueueEvent::Ended(1, AnnouncementEnd::Played)]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn one_follows_the_other_without_the_programme_between_them() {
     assert!(between[..until].iter().all(|sample| *sample < high * 1.001), "it came up");
     let steps = out.windows(2).map(|pair| (pair[1] - pair[0]).abs());
     assert!(steps.fold(0.0, f32::max) < 1e-4, "a click");
-    let ended = |id| QueueEvent::Ended(id, EndReason::Played);
+    let ended = |id| QueueEvent::Ended(id, AnnouncementEnd::Played);
     assert_eq!(room.events, [QueueEvent::Began(1), ended(1), QueueEvent::Began(2), ended(2)]);
 }
 
@@ -190,7 +190,11 @@ fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
         let ended = |event: &&QueueEvent| matches!(event, QueueEvent::Ended(..));
         let causes: Vec<_> = room.events.iter().filter(ended).copied().collect();
         assert_eq!(causes.len(), 3, "{:?}", room.events);
-        assert!(causes.contains(&QueueEvent::Ended(id, EndReason::Cancelled)), "{:?}", room.events);
+        assert!(
+            causes.contains(&QueueEvent::Ended(id, AnnouncementEnd::Cancelled)),
+            "{:?}",
+            room.events
+        );
         assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
         if id == 1 && after == 500 {
             // From 0.4 to zero in 50 ms; then the next one starts at full level.
@@ -211,14 +215,17 @@ fn a_silent_announcement_does_not_duck_and_a_stalled_one_ends() {
     let wait = u64::try_from(MAX_START_WAIT.as_millis()).unwrap();
     assert!(room.run(wait).iter().all(|sample| sample.to_bits() == 0.5f32.to_bits()));
     room.run(1_500);
-    let played = [QueueEvent::Began(2), QueueEvent::Ended(2, EndReason::Played)];
-    assert_eq!(room.events[0], QueueEvent::Ended(1, EndReason::NoSound));
+    let played = [QueueEvent::Began(2), QueueEvent::Ended(2, AnnouncementEnd::Played)];
+    assert_eq!(room.events[0], QueueEvent::Ended(1, AnnouncementEnd::NoSound));
     assert_eq!(room.events[1..], played);
     room.add(3, dumb(4_800), DEFAULT_DUCK).unwrap();
     let stall = u64::try_from((MAX_STALL + DUCK_TIME + DEFAULT_RELEASE).as_millis()).unwrap();
     let out = room.run(stall + 600);
     assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
-    assert_eq!(room.events[3..], [QueueEvent::Began(3), QueueEvent::Ended(3, EndReason::NoSound)]);
+    assert_eq!(
+        room.events[3..],
+        [QueueEvent::Began(3), QueueEvent::Ended(3, AnnouncementEnd::NoSound)]
+    );
 }
 
 #[test]
@@ -231,7 +238,10 @@ fn nothing_lasts_for_ever_and_no_queue_grows_without_bound() {
     room.run(300);
     assert_eq!(room.add(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
     room.run(u64::try_from(MAX_LENGTH.as_millis()).unwrap() + 300);
-    assert_eq!(room.events[..2], [QueueEvent::Began(0), QueueEvent::Ended(0, EndReason::TooLong)]);
+    assert_eq!(
+        room.events[..2],
+        [QueueEvent::Began(0), QueueEvent::Ended(0, AnnouncementEnd::TooLong)]
+    );
     assert!(room.add(99, announcement_source(0.1, 1), DEFAULT_DUCK).is_ok());
 }
 

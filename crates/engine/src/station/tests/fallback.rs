@@ -35,7 +35,7 @@ fn longest_silence(samples: &[f32]) -> usize {
 
 fn last_resort(level: f32) -> Input {
     let sound = LoopSource::new(vec![level; 700], SPEC.rate, SPEC.layout).unwrap();
-    Input::new(Box::new(sound), SPEC.rate, SPEC.layout, input::Config::default())
+    Input::new(Box::new(sound), SPEC.rate, SPEC.layout, InputConfig::default())
 }
 
 #[test]
@@ -178,10 +178,10 @@ fn a_standby_source_is_notified_when_needed_and_plays_nothing_old() {
     let (mut other, second) = live_source();
     let (gate, mut keeper): (_, StandbyHandle) = standby::standby_channel(Standby::Warm);
     let mut world = World::new(vec![first]);
-    let wishes = input::Config { standby: Standby::Warm, ..input::Config::default() };
+    let wishes = InputConfig { standby: Standby::Warm, ..InputConfig::default() };
     let input = Input::new(second, SPEC.rate, SPEC.layout, wishes).with_standby(gate);
     world.station.inputs.push(input);
-    world.station.switch = Switch::new(switch::Config::default(), 2);
+    world.station.switch = Switch::new(SwitchConfig::default(), 2);
     let mut out = Vec::new();
     let mut first_wanted = None;
     for step in 0..600u64 {
@@ -213,11 +213,11 @@ fn a_gate_without_a_sound_behind_it_plays_nothing() {
     let (gate, mut keeper) = standby::standby_channel(Standby::Cold);
     assert_eq!(keeper.request(), standby::StandbyRequest::Close);
     let source = StandbySource { counter: Counter { next: 0, base: 0 }, open: false };
-    let wishes = input::Config { standby: Standby::Cold, ..input::Config::default() };
+    let wishes = InputConfig { standby: Standby::Cold, ..InputConfig::default() };
     let input = Input::new(Box::new(source), SPEC.rate, SPEC.layout, wishes).with_standby(gate);
     let mut world = World::new(vec![]);
     world.station.inputs.push(input);
-    world.station.switch = Switch::new(switch::Config::default(), 1);
+    world.station.switch = Switch::new(SwitchConfig::default(), 1);
     world.run(100);
     assert_eq!(keeper.request(), standby::StandbyRequest::Play, "it is all there is");
     keeper.report(standby::LinkState::Broken);
@@ -307,10 +307,10 @@ fn switches_that_are_not_read_in_time_are_counted() {
 /// then on, and the station.
 fn sound_after_silence(buffer: i64, sounds: fn(u64) -> f32) -> (Vec<f32>, World) {
     let (mut feed, source) = live_source();
-    let wishes = input::Config {
+    let wishes = InputConfig {
         buffer: Span::from_millis(buffer),
         timeout: Span::from_millis(buffer * 3 / 4),
-        ..input::Config::default()
+        ..InputConfig::default()
     };
     let bed = Box::new(Counter { next: 0, base: 0 });
     let mut world = World::of(vec![source, bed], wishes);

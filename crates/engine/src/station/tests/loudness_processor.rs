@@ -82,7 +82,7 @@ fn transparent(mode: LookAhead) -> NormalizerConfig {
 /// A world with a normalizer on every input.
 fn with_normalizer(sources: Vec<Box<dyn Source>>, wish: &NormalizerConfig) -> World {
     World::with(sources, |source| {
-        let input = Input::new(source, SPEC.rate, SPEC.layout, input::Config::default());
+        let input = Input::new(source, SPEC.rate, SPEC.layout, InputConfig::default());
         input.with_normalizer(wish).unwrap()
     })
 }

@@ -2,7 +2,7 @@
 
 use super::announce::{ConstantSource, HalfScaleSource, announcement_source, envelope};
 use super::*;
-use crate::announce::{DEFAULT_DUCK, Ducking, EndReason, QueueEvent};
+use crate::announce::{AnnouncementEnd, DEFAULT_DUCK, Ducking, QueueEvent};
 use crate::loudness_processor::NormalizerConfig;
 use crate::output_bus::TooManyOutputs;
 use crate::overlay::{MAX_OVERLAYS, Overlay};
@@ -106,7 +106,7 @@ fn an_overlay_has_the_times_and_outside_an_announcement_the_samples_of_its_stati
     // 100 ms of signal, the delays of its resampler and its limiter, 200 ms before and a second
     // after it.
     assert!((62_600..62_900).contains(&last), "{last}");
-    assert_eq!(one.events, [QueueEvent::Began(1), QueueEvent::Ended(1, EndReason::Played)]);
+    assert_eq!(one.events, [QueueEvent::Began(1), QueueEvent::Ended(1, AnnouncementEnd::Played)]);
     let (after, mixed) = one.run(500);
     assert_eq!(bits(&samples(&after)), bits(&samples(&mixed)));
     let all = [samples(&before), own, samples(&after)].concat();
@@ -175,7 +175,7 @@ fn a_queue_starts_when_it_may() {
     let (own, mixed) = one.run(1_000);
     let untouched = own.iter().zip(&mixed).take_while(|(own, mixed)| own == mixed).count();
     assert_eq!(untouched, 15, "the first poll after 250 ms is at 300 ms");
-    assert_eq!(one.events, [QueueEvent::Began(1), QueueEvent::Ended(1, EndReason::Played)]);
+    assert_eq!(one.events, [QueueEvent::Began(1), QueueEvent::Ended(1, AnnouncementEnd::Played)]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn overlays_are_limited_and_a_removed_one_ends_its_announcements() {
         one.world.handle.remove_output(one.overlay);
         one.run(100);
         let mut ended: Vec<_> = core::mem::take(&mut one.events);
-        ended.retain(|event| matches!(event, QueueEvent::Ended(_, EndReason::Cancelled)));
+        ended.retain(|event| matches!(event, QueueEvent::Ended(_, AnnouncementEnd::Cancelled)));
         assert_eq!(ended.len(), 3, "{ended:?}");
         assert!(one.world.handle.overlay_announcements(one.overlay).is_none());
         let (rendition, chunks) = rendition();

@@ -90,10 +90,10 @@ impl PassWorld {
         let (feed, source) = live_source();
         let (chunks, queue) = ready_chunks(200, 64);
         let queue = RefCell::new(Some(queue));
-        let config = input::Config {
+        let config = InputConfig {
             buffer: BUFFER,
             timeout: Span::from_millis(80),
-            ..input::Config::default()
+            ..InputConfig::default()
         };
         let sources: Vec<Box<dyn Source>> =
             vec![source, Box::new(Counter { next: 0, base: 500_000 })];

@@ -77,7 +77,7 @@ fn expect_no_interruption(heard: &[f32], status: &StationStatus, what: &str) {
 
 #[test]
 fn a_source_that_changes_its_rate_stays_on_air_without_a_hole() {
-    let plain = |source| Input::new(source, SPEC.rate, SPEC.layout, input::Config::default());
+    let plain = |source| Input::new(source, SPEC.rate, SPEC.layout, InputConfig::default());
     for pacing in [Pacing::Live, Pacing::Streamed] {
         let rates = [48_000, 44_100, 48_000, 22_050, 96_000];
         let (heard, status) = played(pacing, &rates, 2_000, plain);
@@ -95,7 +95,7 @@ fn a_source_that_changes_its_rate_stays_on_air_without_a_hole() {
 fn a_normalized_source_changes_its_rate_without_a_hole() {
     let normalized = |source| {
         let config = NormalizerConfig { mode: LookAhead::Mid, settings: Settings::default() };
-        Input::new(source, SPEC.rate, SPEC.layout, input::Config::default())
+        Input::new(source, SPEC.rate, SPEC.layout, InputConfig::default())
             .with_normalizer(&config)
             .unwrap()
     };
@@ -105,7 +105,7 @@ fn a_normalized_source_changes_its_rate_without_a_hole() {
 
 #[test]
 fn more_changes_than_the_buffer_can_hold_wait_and_lose_nothing() {
-    let config = input::Config { buffer: Span::from_secs(1), ..input::Config::default() };
+    let config = InputConfig { buffer: Span::from_secs(1), ..InputConfig::default() };
     let plain = move |source| Input::new(source, SPEC.rate, SPEC.layout, config);
     let rates: Vec<u32> = [48_000, 44_100, 32_000].into_iter().cycle().take(60).collect();
     let (heard, status) = played(Pacing::Streamed, &rates, 60, plain);

@@ -66,7 +66,7 @@ fn frames_without_room_are_missing_between_two_runs() {
 fn an_input_tap_records_before_the_gain_even_when_off_air() {
     let (mut feed, source) = live_source();
     let gain = Db::new(-20.0);
-    let wishes = input::Config { gain, ..input::Config::default() };
+    let wishes = InputConfig { gain, ..InputConfig::default() };
     let better = Box::new(Counter { next: 0, base: 500_000 });
     let mut world = World::of(vec![better, source], wishes);
     let mut spool = attach_record_tap(&mut world, TapPoint::Input(1));

@@ -79,7 +79,7 @@ proptest! {
         acts in acts(),
         failback in prop_oneof![Just(FailbackMode::Auto), Just(FailbackMode::Manual), Just(FailbackMode::Never)],
     ) {
-        let config = Config { failback, ..Config::default() };
+        let config = SwitchConfig { failback, ..SwitchConfig::default() };
         let mut world = World::of(config, &senders);
         let mut air = None;
         for act in acts {

@@ -7,7 +7,7 @@ use aulos_io::{CodecPool, Job, JobStatus};
 use aulos_proto::packets::FormatHint;
 
 use super::super::{
-    DecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, StreamDecodeStatus,
+    FileDecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, StreamDecodeStatus,
     StreamDecoder,
 };
 use super::block;
@@ -162,7 +162,7 @@ fn a_panic_of_a_library_never_disturbs_another_file() {
             }
             assert!(beside == whole, "{name}, {library:?}: the neighbour changed");
             match end {
-                Err(error) => assert_eq!(error, DecodeError::Torn, "{name}"),
+                Err(error) => assert_eq!(error, FileDecodeError::Torn, "{name}"),
                 Ok(_) => {
                     assert!(hit.damaged() <= 1, "{name}");
                     assert!(whole.len() - sound.len() <= 2 * 8_192, "{name}");
@@ -173,7 +173,7 @@ fn a_panic_of_a_library_never_disturbs_another_file() {
 }
 
 /// Decodes one block; false at the end.
-fn advance(decoder: &mut FileDecoder, sound: &mut Vec<f32>) -> Result<bool, DecodeError> {
+fn advance(decoder: &mut FileDecoder, sound: &mut Vec<f32>) -> Result<bool, FileDecodeError> {
     let mut into = block();
     let more = decoder.next(&mut into)? == FileDecodeStatus::Block;
     sound.extend_from_slice(into.samples());

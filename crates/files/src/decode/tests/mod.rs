@@ -14,14 +14,14 @@ mod stream;
 use aulos_core::{Block, ChannelLayout, MediaTime, SampleRate};
 use aulos_engine::source::BLOCK_SAMPLES;
 
-use super::{DecodeError, FileDecodeStatus, FileDecoder};
+use super::{FileDecodeError, FileDecodeStatus, FileDecoder};
 
 fn block() -> Block {
     Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES)
 }
 
 /// Up to `frames` frames of a file, and how it ended.
-fn read(decoder: &mut FileDecoder, frames: usize) -> (Vec<f32>, Result<(), DecodeError>) {
+fn read(decoder: &mut FileDecoder, frames: usize) -> (Vec<f32>, Result<(), FileDecodeError>) {
     let (mut sound, mut into) = (Vec::new(), block());
     let channels = decoder.info().layout.channels();
     while sound.len() < frames * channels {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use aulos_proto::flac::Chapters;
 use aulos_proto::wav::{self, SizeFields, marker_chunks};
-use aulos_proto::{Marker, flac};
+use aulos_proto::{FileMarker, flac};
 
 use super::repair::apply_patches;
 use crate::decode::{HeaderParse, read_header};
@@ -22,7 +22,7 @@ use crate::decode::{HeaderParse, read_header};
 ///
 /// # Errors
 /// The disk's errors; the sound is never changed.
-pub fn write_markers(file: &File, markers: &[Marker<'_>], durable: bool) -> io::Result<()> {
+pub fn write_markers(file: &File, markers: &[FileMarker<'_>], durable: bool) -> io::Result<()> {
     let mut magic = [0; 4];
     if markers.is_empty() {
         return Ok(());
@@ -35,7 +35,7 @@ pub fn write_markers(file: &File, markers: &[Marker<'_>], durable: bool) -> io::
     }
 }
 
-fn write_wave_markers(file: &File, markers: &[Marker<'_>], durable: bool) -> io::Result<()> {
+fn write_wave_markers(file: &File, markers: &[FileMarker<'_>], durable: bool) -> io::Result<()> {
     let read = read_header(file, |bytes| match wav::parse(bytes) {
         Ok(wav::ParseOutcome::Complete(wave)) => Some(Ok(wave)),
         Ok(wav::ParseOutcome::Incomplete { needed }) => Some(Err(needed)),
@@ -67,7 +67,7 @@ fn write_wave_markers(file: &File, markers: &[Marker<'_>], durable: bool) -> io:
     sync(file, durable)
 }
 
-fn write_flac_markers(file: &File, markers: &[Marker<'_>], durable: bool) -> io::Result<()> {
+fn write_flac_markers(file: &File, markers: &[FileMarker<'_>], durable: bool) -> io::Result<()> {
     let HeaderParse::Parsed(_, head) = read_header(file, flac::FlacFileHeader::parse)? else {
         return Ok(());
     };

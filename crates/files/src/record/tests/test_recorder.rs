@@ -13,7 +13,8 @@ use aulos_core::{
     Span,
 };
 use aulos_engine::encode::make_encoder;
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::Input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
     UnixTime, WallClock, record_tap,
@@ -21,7 +22,7 @@ use aulos_engine::recorder::{
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 use aulos_io::disk::{AppendFile, SyncHandle, Syncer};
 use aulos_rt::channel::{Receiver, bounded};
 
@@ -80,11 +81,11 @@ impl TestStation {
     fn starting_at(now: Instant) -> Self {
         let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
         let spec = SampleSpec { rate, format: SampleFormat::S16Le, layout };
-        let input = Input::new(Box::new(Counter(0)), rate, layout, input::Config::default());
+        let input = Input::new(Box::new(Counter(0)), rate, layout, InputConfig::default());
         let quantum = Frames(960);
         let config = StationConfig {
             quantum,
-            switch: switch::Config { startup_wait: Some(Span::ZERO), ..switch::Config::default() },
+            switch: SwitchConfig { startup_wait: Some(Span::ZERO), ..SwitchConfig::default() },
             crossfade: Span::ZERO,
         };
         let encoder = make_encoder(Codec::Pcm, spec, quantum).unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
 use aulos_files::record::format::{repair, write_markers};
-use aulos_proto::Marker;
+use aulos_proto::FileMarker;
 use aulos_proto::wav::{self, ParseOutcome, WaveInfo};
 
 use super::{
@@ -42,10 +42,10 @@ fn head(bytes: &[u8]) -> WaveInfo {
     wave
 }
 
-const MARKERS: [Marker<'static>; 3] = [
-    Marker { position: 0, label: "the beginning" },
-    Marker { position: 24_000, label: "J\u{fc}rg & <Eva>" },
-    Marker { position: 47_999, label: "odd" },
+const MARKERS: [FileMarker<'static>; 3] = [
+    FileMarker { position: 0, label: "the beginning" },
+    FileMarker { position: 24_000, label: "J\u{fc}rg & <Eva>" },
+    FileMarker { position: 47_999, label: "odd" },
 ];
 
 #[test]
@@ -118,7 +118,8 @@ fn a_kill_at_any_byte_of_the_markers_leaves_the_sound_and_they_can_be_written_ag
         let kind = format(name);
         let sound = file(kind, &metadata(8_000, 1), &music(8_000, 1, frames));
         let path = scratch.join("torn.wav");
-        let markers = [Marker { position: 3, label: "one" }, Marker { position: 70, label: "two" }];
+        let markers =
+            [FileMarker { position: 3, label: "one" }, FileMarker { position: 70, label: "two" }];
         write_markers(&write_file(&path, &sound), &markers, false).unwrap();
         let whole = std::fs::read(&path).unwrap();
         let start = head(&whole).data_offset;
@@ -180,8 +181,8 @@ fn a_marker_beyond_32_bits_is_in_ixml_and_the_sizes_of_rf64_are_right() {
     let frames = (1_u64 << 32) + 48_000;
     file.set_len(start + 2 * frames).unwrap();
     assert_eq!(repair(&file).unwrap().frames, Frames(frames));
-    let far = Marker { position: (1 << 32) + 7, label: "far" };
-    write_markers(&file, &[Marker { position: 480_000, label: "near" }, far], false).unwrap();
+    let far = FileMarker { position: (1 << 32) + 7, label: "far" };
+    write_markers(&file, &[FileMarker { position: 480_000, label: "near" }, far], false).unwrap();
     let mut front = vec![0; 1_024];
     file.read_exact_at(&mut front, 0).unwrap();
     let long = |at: usize| u64::from_le_bytes(front[at..at + 8].try_into().unwrap());

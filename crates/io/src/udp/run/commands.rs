@@ -8,7 +8,7 @@ use aulos_rt::channel::TryRecvError;
 use aulos_session::datagram::Machine;
 
 use super::super::shared::{PortId, StreamTable};
-use super::super::stream::MovingStream;
+use super::super::stream::HandedOverStream;
 use super::super::{StreamEndCause, StreamId, StreamReport, ThreadCommand};
 use super::buffers::ReceiveBuffers;
 use super::{SocketRole, UdpThread, WatchedSocket};
@@ -64,8 +64,8 @@ impl<M: Machine> UdpThread<M> {
         }
     }
 
-    fn add(&mut self, moving: MovingStream<M>) {
-        let MovingStream { id, machine, socket, lost, second, claim, stats } = moving;
+    fn add(&mut self, moving: HandedOverStream<M>) {
+        let HandedOverStream { id, machine, socket, lost, second, claim, stats } = moving;
         let now = SystemClock::now();
         // Its socket may hold packets that arrived before the move; they are read at the next poll.
         self.earliest_unread = self.earliest_unread.min(now - MAX_SOCKET_BACKLOG);
@@ -101,7 +101,7 @@ impl<M: Machine> UdpThread<M> {
         drop(self.detach_socket(token, &None, old));
     }
 
-    fn detach(&mut self, id: StreamId) -> Option<Box<MovingStream<M>>> {
+    fn detach(&mut self, id: StreamId) -> Option<Box<HandedOverStream<M>>> {
         let token = *self.streams.tokens.get(&id)?;
         // Streams of a shared port stay where the kernel delivers their packets.
         if self.streams.all.get(token)?.key.is_some() {
@@ -114,7 +114,7 @@ impl<M: Machine> UdpThread<M> {
         let second = second.map(|socket| (socket.socket, socket.lost));
         let (socket, lost) = socket.map_or((None, 0), |socket| (Some(socket.socket), socket.lost));
         let (machine, claim, stats) = (stream.machine, stream.claim, stream.stats);
-        Some(Box::new(MovingStream { id, machine, socket, lost, second, claim, stats }))
+        Some(Box::new(HandedOverStream { id, machine, socket, lost, second, claim, stats }))
     }
 
     fn open(&mut self, socket: UdpSocket, table: StreamTable<M>) {

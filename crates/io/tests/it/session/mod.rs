@@ -13,16 +13,17 @@ use std::time::Duration;
 use aulos_core::{Block, Codec, Instant, SampleSpec, Span};
 use aulos_engine::encode::{EncodeError, Encoder};
 use aulos_engine::fanout::Demand;
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::Input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 use aulos_io::reactor::{
     EventSink, Greeting, ReactorEvent, ReactorPool, SessionEndCause, SessionId, StationDescriptor,
 };
 use aulos_io::{SystemClock, Workers};
-use aulos_proto::snap::client::{self, Client, ClientOutput};
+use aulos_proto::snap::client::{self, ClientOutput, SnapcastClient};
 use aulos_proto::snap::session::CloseReason;
 use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{self, Auth, Hello, ServerSettings};
@@ -148,11 +149,11 @@ impl TestServer {
             Box::new(FrameCounterSource(0)),
             SPEC.rate,
             SPEC.layout,
-            input::Config::default(),
+            InputConfig::default(),
         );
         let config = StationConfig {
             quantum,
-            switch: switch::Config::default(),
+            switch: SwitchConfig::default(),
             crossfade: Span::from_millis(20),
         };
         let pool = Pool::new(256, || Vec::with_capacity(8_192));
@@ -220,7 +221,7 @@ impl<T: Read + Write> ClientStream for T {}
 /// A client with a socket of its own.
 struct TestClient {
     socket: Box<dyn ClientStream>,
-    machine: Client,
+    machine: SnapcastClient,
     timestamps: Vec<Instant>,
     samples: Vec<u16>,
     /// The difference of the channels, by chunk.
@@ -247,7 +248,7 @@ impl TestClient {
 
     fn greet(socket: Box<dyn ClientStream>, hello: Hello) -> Self {
         let config = client::ClientConfig { hello, filter: OffsetFilter::default() };
-        let machine = Client::new(config, SystemClock::now());
+        let machine = SnapcastClient::new(config, SystemClock::now());
         Self {
             socket,
             machine,

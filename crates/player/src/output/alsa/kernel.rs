@@ -236,7 +236,7 @@ impl<C: PcmCalls> Pcm for KernelPcm<C> {
     }
 
     /// What the hardware holds beyond its buffer counts as filled: at most some frames less.
-    fn room(&mut self) -> io::Result<Frames> {
+    fn writable_frames(&mut self) -> io::Result<Frames> {
         let waiting = u64::try_from(self.calls.delay()?).unwrap_or(0);
         Ok(Frames(self.buffer.0.saturating_sub(waiting)))
     }

@@ -188,11 +188,11 @@ impl AlsaOutput {
     }
 
     /// Opens the device, or serves it.
-    fn serve(&mut self, spec: SampleSpec, now: Instant) -> io::Result<()> {
+    fn open_or_poll(&mut self, spec: SampleSpec, now: Instant) -> io::Result<()> {
         let was_ready = self.is_ready();
         match &mut self.open {
             Some(open) => {
-                let result = open.serve(now);
+                let result = open.open_or_poll(now);
                 self.underruns += core::mem::take(&mut open.underruns);
                 result?;
             }
@@ -226,13 +226,13 @@ impl OpenDevice {
             next_status: now,
             underruns: 0,
         };
-        open.begin()?;
-        open.find_clock()?;
+        open.restart()?;
+        open.detect_clockless()?;
         Ok(open)
     }
 
     /// Begins to play silence: the device is new, or was interrupted.
-    fn begin(&mut self) -> io::Result<()> {
+    fn restart(&mut self) -> io::Result<()> {
         let now = clock::now();
         self.positions = DevicePositions::new(self.granted.spec.rate, self.latency, now);
         self.taken = 0;
@@ -244,9 +244,9 @@ impl OpenDevice {
     }
 
     /// A device that has already played what it was just given has no clock.
-    fn find_clock(&mut self) -> io::Result<()> {
+    fn detect_clockless(&mut self) -> io::Result<()> {
         let status = self.pcm.status()?;
-        if status.delay > 0 || self.pcm.room()? < self.granted.buffer {
+        if status.delay > 0 || self.pcm.writable_frames()? < self.granted.buffer {
             return Ok(());
         }
         let rate = self.granted.spec.rate;
@@ -265,14 +265,14 @@ impl OpenDevice {
         self.card.is_some() || self.positions.is_settled()
     }
 
-    fn serve(&mut self, now: Instant) -> io::Result<()> {
+    fn open_or_poll(&mut self, now: Instant) -> io::Result<()> {
         match self.progress(now) {
             // An underrun, or the system was suspended.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ESTRPIPE)) => {
                 // Before the device plays it is no fault.
                 let is_underrun = error.raw_os_error() == Some(libc::EPIPE) && self.is_ready();
                 self.underruns += u64::from(is_underrun);
-                self.begin()
+                self.restart()
             }
             other => other,
         }
@@ -298,7 +298,7 @@ impl OpenDevice {
         let mut interval = self.granted.spec.rate.span(self.granted.period);
         if !self.positions.is_settled() {
             interval = interval.min(HASTY_INTERVAL);
-            let room = self.pcm.room()?;
+            let room = self.pcm.writable_frames()?;
             self.fill_silence(room)?;
         }
         self.next_status = asked + interval;
@@ -325,12 +325,12 @@ impl OpenDevice {
         Ok(())
     }
 
-    fn room(&mut self, now: Instant) -> Frames {
+    fn writable_frames(&mut self, now: Instant) -> Frames {
         if let Some(card) = &mut self.card {
-            return card.room(now);
+            return card.writable_frames(now);
         }
         // A failure shows again when the device is served next.
-        let room = self.pcm.room().unwrap_or(Frames::ZERO);
+        let room = self.pcm.writable_frames().unwrap_or(Frames::ZERO);
         let waiting = self.pending.len() / self.granted.spec.frame_bytes();
         Frames(room.0.min(self.granted.buffer.0).saturating_sub(waiting as u64))
     }
@@ -345,7 +345,7 @@ impl Output for AlsaOutput {
 
     fn progress(&mut self, now: Instant) -> Result<(), OutputError> {
         let Some(spec) = self.spec else { return Ok(()) };
-        if let Err(error) = self.serve(spec, now) {
+        if let Err(error) = self.open_or_poll(spec, now) {
             self.open = None;
             self.retry_at = now + RETRY;
             let error = OutputError::Device { name: self.device.name(), error };
@@ -366,8 +366,8 @@ impl Output for AlsaOutput {
         self.event.take()
     }
 
-    fn room(&mut self, now: Instant) -> Frames {
-        self.open.as_mut().map_or(Frames::ZERO, |open| open.room(now))
+    fn writable_frames(&mut self, now: Instant) -> Frames {
+        self.open.as_mut().map_or(Frames::ZERO, |open| open.writable_frames(now))
     }
 
     fn period(&self) -> Frames {

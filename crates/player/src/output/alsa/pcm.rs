@@ -21,7 +21,7 @@ pub(super) trait Pcm: fmt::Debug + Send {
     fn stop(&mut self) -> io::Result<()>;
 
     /// Frames that it takes now.
-    fn room(&mut self) -> io::Result<Frames>;
+    fn writable_frames(&mut self) -> io::Result<Frames>;
 
     /// Writes whole frames of the granted spec; returns how many it took.
     fn write(&mut self, bytes: &[u8], spec: SampleSpec) -> io::Result<Frames>;

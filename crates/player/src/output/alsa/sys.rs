@@ -365,7 +365,7 @@ impl Pcm {
     }
 
     /// Frames that it takes now.
-    pub(super) fn room(&mut self) -> io::Result<Frames> {
+    pub(super) fn writable_frames(&mut self) -> io::Result<Frames> {
         // SAFETY: the handle is that of an open device.
         let avail = unsafe { (self.alsa.avail)(self.handle.as_ptr()) };
         self.frames(avail)
@@ -433,8 +433,8 @@ impl pcm::Pcm for Pcm {
         Self::stop(self)
     }
 
-    fn room(&mut self) -> io::Result<Frames> {
-        Self::room(self)
+    fn writable_frames(&mut self) -> io::Result<Frames> {
+        Self::writable_frames(self)
     }
 
     fn write(&mut self, bytes: &[u8], spec: SampleSpec) -> io::Result<Frames> {

@@ -221,7 +221,7 @@ impl Output for PulseOutput {
         self.event.take()
     }
 
-    fn room(&mut self, _now: Instant) -> Frames {
+    fn writable_frames(&mut self, _now: Instant) -> Frames {
         let (Some(one), Some(spec)) = (&self.connection, self.spec) else { return Frames::ZERO };
         Frames::from(one.client.room() / spec.frame_bytes())
     }

@@ -10,7 +10,7 @@ const TURN: u64 = FIRST_SEQUENCE;
 /// A receiver of packets 20 ms apart, at 8 kHz.
 #[derive(Default)]
 struct Harness {
-    receiver: Receiver,
+    receiver: RtpReceiver,
     packets: i64,
 }
 
@@ -186,7 +186,7 @@ fn the_count_of_lost_packets_stays_in_24_bits() {
 /// J approaches it by 1/16 of the remainder with each packet.
 #[test]
 fn jitter_approaches_the_mean_deviation() {
-    let mut receiver = Receiver::new();
+    let mut receiver = RtpReceiver::new();
     let mut expected = 0.0_f64;
     for packet in 0..1_000_u16 {
         let late = if packet % 2 == 0 { 10 } else { -10 };
@@ -202,7 +202,7 @@ fn jitter_approaches_the_mean_deviation() {
 
 #[test]
 fn neither_a_jump_of_time_nor_another_clock_is_jitter() {
-    let mut receiver = Receiver::new();
+    let mut receiver = RtpReceiver::new();
     let mut sequence = 0_u16;
     let mut get = |millis: i64, timestamp: u32, rate: u32| {
         let now = Instant::ZERO + Span::from_millis(millis);
@@ -224,7 +224,7 @@ fn neither_a_jump_of_time_nor_another_clock_is_jitter() {
 
 #[test]
 fn its_size_is_as_documented() {
-    assert!(size_of::<Receiver>() <= 176);
+    assert!(size_of::<RtpReceiver>() <= 176);
 }
 
 proptest! {
@@ -273,7 +273,7 @@ proptest! {
     fn nonsense_is_counted(
         packets in proptest::collection::vec((any::<u16>(), any::<u32>(), any::<u64>(), 0_u32..5), 0..300),
     ) {
-        let mut receiver = Receiver::new();
+        let mut receiver = RtpReceiver::new();
         let mut last = 0;
         for (index, (sequence, timestamp, now, step)) in packets.iter().enumerate() {
             let sequence = if step % 2 == 0 { *sequence } else { last + 1 };
@@ -296,8 +296,8 @@ proptest! {
 
 #[test]
 fn what_is_missing_is_known_and_nothing_else_is() {
-    let mut receiver = Receiver::new();
-    let come = |receiver: &mut Receiver, sequence| {
+    let mut receiver = RtpReceiver::new();
+    let come = |receiver: &mut RtpReceiver, sequence| {
         receiver.receive(Instant::ZERO, sequence, 0, 0);
     };
     come(&mut receiver, 65_530);

@@ -15,12 +15,15 @@ fn at(micros: i64) -> Instant {
     Instant::ZERO + Span::from_secs(50) + Span::from_micros(micros)
 }
 
-fn client() -> Client {
-    Client::new(ClientConfig { hello: Hello::new("me"), filter: OffsetFilter::default() }, at(0))
+fn client() -> SnapcastClient {
+    SnapcastClient::new(
+        ClientConfig { hello: Hello::new("me"), filter: OffsetFilter::default() },
+        at(0),
+    )
 }
 
 /// Takes all output of a client: its bytes for the server, and the rest as text.
-fn drain(client: &mut Client, now: Instant) -> (Vec<u8>, Vec<String>) {
+fn drain(client: &mut SnapcastClient, now: Instant) -> (Vec<u8>, Vec<String>) {
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     while let Some(output) = client.poll_output() {
         match output {

@@ -7,7 +7,7 @@ use aulos_config::{ReceptionSettings, RtpSource, SourceConfig};
 use aulos_core::{Backoff, Span};
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::{LinkState, StandbyHandle};
-use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
+use aulos_io::confined_open::{OUTSIDE_ROOTS, is_outside_root};
 use aulos_io::udp::{Interface, InterfaceTable, SocketOptions, bind_socket};
 use aulos_io::{SourcePath, SystemClock};
 use aulos_proto::rtp::RtpCodec;

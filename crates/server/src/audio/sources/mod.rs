@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 
 use aulos_config::{SourceConfig, Station};
 use aulos_core::{Block, Frames, SampleSpec, Span};
-use aulos_dsp::silence;
+use aulos_dsp::silence::SilenceConfig;
 use aulos_engine::generate::{LoopSource, MAX_LOOP_SAMPLES};
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::{Input, InputConfig};
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
 use aulos_engine::standby::{StandbyHandle, standby_channel};
 use aulos_engine::swappable_source::swappable_source;
@@ -29,12 +29,12 @@ use aulos_proto::http::HttpUrl;
 use aulos_proto::titles::TitleCharset;
 
 use crate::audio::rtp;
-use crate::audio::sources::snapcast::PassParts;
+use crate::audio::sources::snapcast::PassThroughHandles;
 use crate::audio::sources::source_monitor::SourceMonitor;
 use crate::audio::sources::station_link::StationLink;
 use crate::audio::state::AudioState;
 use crate::feeder::make_feeder;
-use crate::radio::RadioParts;
+use crate::radio::RadioHandles;
 
 /// Opens a source. If it cannot be opened now, it is retried, and its state holds the error.
 pub(super) fn open(
@@ -60,11 +60,11 @@ pub(super) fn open(
     let mut about =
         SourceContext { station: &station.name, spec: station.spec, quantum, buffer, pass };
     let (opened, watch) = open_config(&source.config, &mut about, &mut standby, inner);
-    let config = input::Config {
+    let config = InputConfig {
         buffer,
         timeout: Span::from_millis(i64::from(timeout)),
         gain: source.gain,
-        silence: silence::Config {
+        silence: SilenceConfig {
             threshold: source.silence.below,
             duration: source.silence.span,
             dc: source.silence.dc,
@@ -99,7 +99,7 @@ pub(super) fn last_resort(
             return Err(io::Error::other(message));
         }
     };
-    Ok(Input::new(sound, station.spec.rate, station.spec.layout, input::Config::default()))
+    Ok(Input::new(sound, station.spec.rate, station.spec.layout, InputConfig::default()))
 }
 
 fn load_recording(path: &Path, raw: Option<SampleSpec>) -> io::Result<LoopSource> {
@@ -131,7 +131,7 @@ struct SourceContext<'a> {
     quantum: Frames,
     buffer: Span,
     /// For a source whose chunks are passed.
-    pass: Option<PassParts>,
+    pass: Option<PassThroughHandles>,
 }
 
 fn open_config(
@@ -200,7 +200,7 @@ fn open_radio(
 ) -> (Box<dyn Source>, SourceMonitor) {
     let seed = inner.seeds.next_u64();
     let radio = inner.radio_client.open(url.clone(), charset, standby, seed);
-    let RadioParts { feed, source, items, status: watch, task } = radio;
+    let RadioHandles { feed, source, items, status: watch, task } = radio;
     inner.context.add_feeder(Box::new(feed));
     inner.codecs.add(Box::new(source));
     inner.background_tasks.push(task);

@@ -11,7 +11,7 @@ use aulos_io::reactor::StationDescriptor;
 use aulos_rt::ring::Consumer;
 use aulos_session::snapcast::SnapcastInputSink;
 
-use super::snapcast::{PassParts, station_source};
+use super::snapcast::{PassThroughHandles, station_source};
 use super::snapcast_monitor::SnapcastMonitor;
 use super::source_monitor::SourceMonitor;
 use crate::audio::state::AudioState;
@@ -20,13 +20,13 @@ use crate::nats::{PublicationState, PublishedStation};
 /// Opens a source.
 pub(crate) fn open(
     source: &NatsSource,
-    pass: Option<PassParts>,
+    pass: Option<PassThroughHandles>,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (sink, items, state) = SnapcastInputSink::new();
     let passes = pass.is_some();
-    let (sink, pass) = PassParts::attach(pass, sink.with_standby(standby));
+    let (sink, pass) = PassThroughHandles::attach(pass, sink.with_standby(standby));
     match inner.nats.subscribe(source, (sink, pass), inner.seeds.next_u64()) {
         Ok(feeder) => inner.context.add_feeder(Box::new(feeder)),
         Err(error) => {

@@ -24,12 +24,12 @@ use crate::audio::state::AudioState;
 use crate::dial::load_tls_config;
 
 /// What a source needs to pass its chunks.
-pub(crate) struct PassParts {
+pub(crate) struct PassThroughHandles {
     config: PassConfig,
     sink: ReadyChunkSink,
 }
 
-impl PassParts {
+impl PassThroughHandles {
     /// Lets a source put its chunks into `sink` too, if they are to be passed.
     pub(crate) fn attach(
         parts: Option<Self>,
@@ -48,7 +48,7 @@ pub(crate) fn pass_parts(
     channel: &StationDescriptor,
     quantum: Frames,
     input_buffer: Span,
-) -> (PassParts, ReadyChunkQueue) {
+) -> (PassThroughHandles, ReadyChunkQueue) {
     // As many wait for the station as for a reactor.
     let (count, bytes) = buffers(channel, quantum);
     let (sink, queue) = ready_chunks(count + MAX_WAITING, bytes);
@@ -60,7 +60,7 @@ pub(crate) fn pass_parts(
         buffer: channel.buffer,
         input_buffer,
     };
-    (PassParts { config, sink }, queue)
+    (PassThroughHandles { config, sink }, queue)
 }
 
 /// Logs what keeps chunks from being passed, when it changes.
@@ -77,13 +77,13 @@ pub(crate) fn log_obstacles(inner: &mut AudioState) {
 /// Opens a source of `station`.
 pub(crate) fn open(
     source: &SnapcastSource,
-    (station, pass): (&str, Option<PassParts>),
+    (station, pass): (&str, Option<PassThroughHandles>),
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (sink, items, state) = SnapcastInputSink::new();
     let passes = pass.is_some();
-    let (sink, pass) = PassParts::attach(pass, sink.with_standby(standby));
+    let (sink, pass) = PassThroughHandles::attach(pass, sink.with_standby(standby));
     let config = SnapcastInputConfig {
         hello: hello(source, station),
         latency: source.latency,

@@ -10,8 +10,8 @@ fn key(id: &str) -> SettingsKey {
     SettingsKey::Client(id.to_owned())
 }
 
-fn client() -> ClientSettings {
-    ClientSettings {
+fn client() -> SharedClientSettings {
+    SharedClientSettings {
         name: String::new(),
         volume: 100,
         muted: false,
@@ -32,7 +32,7 @@ struct Bucket {
 /// A server with one or more clients.
 struct Node {
     machine: SharedSettings,
-    has: BTreeMap<SettingsKey, ClientSettings>,
+    has: BTreeMap<SettingsKey, SharedClientSettings>,
     is_cut_off: bool,
 }
 
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// A user of a node changes a client.
-    fn set(&mut self, node: usize, id: &str, change: impl FnOnce(&mut ClientSettings)) {
+    fn set(&mut self, node: usize, id: &str, change: impl FnOnce(&mut SharedClientSettings)) {
         let Node { machine, has, .. } = &mut self.nodes[node];
         let before = has.get(&key(id)).cloned().unwrap_or_else(client);
         let mut after = before.clone();
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    fn committed(&self, id: &str) -> ClientSettings {
+    fn committed(&self, id: &str) -> SharedClientSettings {
         match &self.bucket.values[&key(id)].1 {
             SettingsRecord::Client(client) => client.clone(),
             SettingsRecord::Group(_) => panic!("there are no groups"),
@@ -290,10 +290,10 @@ fn an_offer_is_written_only_where_there_is_none() {
     let mut world = World::new(2, 4);
     world.set(0, "kitchen", |client| client.volume = 50);
     world.run(Span::from_secs(2));
-    let saved = SettingsRecord::Client(ClientSettings { volume: 10, ..client() });
+    let saved = SettingsRecord::Client(SharedClientSettings { volume: 10, ..client() });
     for id in ["kitchen", "bath"] {
         let now = world.now;
-        world.nodes[1].has.insert(key(id), ClientSettings { volume: 10, ..client() });
+        world.nodes[1].has.insert(key(id), SharedClientSettings { volume: 10, ..client() });
         world.nodes[1].machine.handle_change(now, key(id), None, saved.clone());
     }
     world.run(Span::from_secs(3));

@@ -5,7 +5,8 @@ use core::fmt;
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_dsp::g711::G711Law;
 use aulos_engine::decode::{
-    Decoder, G711Decoder, G722Decoder, L16Decoder, L24Decoder, OpusPacketDecoder,
+    Decoder, G711PacketDecoder, G722PacketDecoder, L16PacketDecoder, L24PacketDecoder,
+    OpusPacketDecoder,
 };
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_proto::rtp::payload::opus_fec_ticks;
@@ -277,16 +278,16 @@ fn decoder(encoding: Encoding, opus_channels: usize) -> Option<Box<dyn Decoder>>
         Some((rate, ChannelLayout::new(encoding.channels.into()).ok()?))
     };
     Some(match encoding.codec {
-        RtpCodec::Pcmu => Box::new(G711Decoder::new(G711Law::Mu)),
-        RtpCodec::Pcma => Box::new(G711Decoder::new(G711Law::A)),
-        RtpCodec::G722 => Box::new(G722Decoder::new()),
+        RtpCodec::Pcmu => Box::new(G711PacketDecoder::new(G711Law::Mu)),
+        RtpCodec::Pcma => Box::new(G711PacketDecoder::new(G711Law::A)),
+        RtpCodec::G722 => Box::new(G722PacketDecoder::new()),
         RtpCodec::L16 => {
             let (rate, layout) = plain()?;
-            Box::new(L16Decoder::new(rate, layout))
+            Box::new(L16PacketDecoder::new(rate, layout))
         }
         RtpCodec::L24 => {
             let (rate, layout) = plain()?;
-            Box::new(L24Decoder::new(rate, layout))
+            Box::new(L24PacketDecoder::new(rate, layout))
         }
         RtpCodec::Opus => Box::new(OpusPacketDecoder::new(SampleRate::HZ_48000, opus_channels)?),
         _ => return None,

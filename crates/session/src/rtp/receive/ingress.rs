@@ -10,7 +10,7 @@ use aulos_proto::rtp::jitter::{
 use aulos_proto::rtp::payload::opus_fec_ticks;
 use aulos_proto::rtp::red::MAX_BLOCKS;
 use aulos_proto::rtp::sequence::low_16;
-use aulos_proto::rtp::{Encoding, PacketPosition, ReceiveOutcome, Receiver, RtpCodec};
+use aulos_proto::rtp::{Encoding, PacketPosition, ReceiveOutcome, RtpCodec, RtpReceiver};
 
 use super::payload::{IncomingPacket, PayloadKind, event_duration};
 use super::store::{PayloadHandle, PayloadStore};
@@ -58,7 +58,7 @@ pub(crate) enum IngressOutput {
 pub(crate) struct RtpIngress {
     encoding: Encoding,
     ssrc: u32,
-    receiver: Receiver,
+    receiver: RtpReceiver,
     jitter: JitterBuffer<QueuedPacket>,
     store: PayloadStore,
     /// Packets in probation, or far from all others.
@@ -130,7 +130,7 @@ impl RtpIngress {
         Self {
             encoding,
             ssrc,
-            receiver: Receiver::new(),
+            receiver: RtpReceiver::new(),
             jitter: JitterBuffer::new(config),
             // Shared by queued, held and late packets: unused slots would be most of the memory of
             // a telephony stream.
@@ -273,11 +273,11 @@ impl RtpIngress {
         self.jitter.finish();
     }
 
-    pub(crate) const fn receiver_mut(&mut self) -> &mut Receiver {
+    pub(crate) const fn receiver_mut(&mut self) -> &mut RtpReceiver {
         &mut self.receiver
     }
 
-    pub(crate) const fn receiver(&self) -> &Receiver {
+    pub(crate) const fn receiver(&self) -> &RtpReceiver {
         &self.receiver
     }
 

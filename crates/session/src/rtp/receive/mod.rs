@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  datagram -> RtpReceiveConfig::parse -> IncomingPacket -> RtpIngress -> packets in order, gaps
-//!                     (payload type, RED)                   (Receiver, JitterBuffer, PayloadStore)
+//!                     (payload type, RED)                   (RtpReceiver, JitterBuffer, PayloadStore)
 //! ```
 //!
 //! It neither decodes nor forwards: its users do, with the packets that [`ingress::RtpIngress`]

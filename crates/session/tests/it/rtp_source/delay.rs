@@ -2,7 +2,7 @@
 //! without gaps.
 
 use aulos_core::{Instant, Span};
-use aulos_engine::input;
+use aulos_engine::input::InputConfig;
 use aulos_proto::rtp::Encoding;
 use aulos_proto::rtp::payload::opus_fec_ticks;
 use aulos_session::rtp::PlayoutDelay;
@@ -128,10 +128,10 @@ fn the_delay_is_never_longer_than_the_most() {
 /// for any drift; without one it underruns.
 #[test]
 fn a_short_input_behind_a_play_out_delay_does_not_run_dry() {
-    let buffer = input::Config {
+    let buffer = InputConfig {
         buffer: Span::from_millis(60),
         timeout: Span::from_millis(50),
-        ..input::Config::default()
+        ..InputConfig::default()
     };
     let underruns = |delay, ppm| {
         let mut studio = StationFixture::with(GOOD, ppm, false, delay, buffer);
@@ -154,7 +154,7 @@ fn a_short_input_behind_a_play_out_delay_does_not_run_dry() {
 /// to its fallback.
 #[test]
 fn a_sender_that_dies_behind_a_play_out_delay_is_covered() {
-    let mut studio = StationFixture::with(GOOD, 0, true, Some(ADAPTIVE), input::Config::default());
+    let mut studio = StationFixture::with(GOOD, 0, true, Some(ADAPTIVE), InputConfig::default());
     studio.run(Span::from_secs(10));
     assert_eq!(studio.status().active, Some(0));
     studio.cut(true);

@@ -9,12 +9,13 @@ use aulos_dsp::g711::{self, G711Law};
 use aulos_engine::encode::PcmEncoder;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::generate::Tone;
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::Input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::status::StationStatus;
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, ring};
@@ -66,7 +67,7 @@ impl Sender {
 impl StationFixture {
     /// `cover` adds a tone as fallback source.
     pub(crate) fn new(link: Link, ppm: i32, cover: bool) -> Self {
-        Self::with(link, ppm, cover, None, input::Config::default())
+        Self::with(link, ppm, cover, None, InputConfig::default())
     }
 
     /// The same with a playout delay in front of the input.
@@ -75,7 +76,7 @@ impl StationFixture {
         ppm: i32,
         cover: bool,
         delay: Option<PlayoutDelay>,
-        buffer: input::Config,
+        buffer: InputConfig,
     ) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let rate = SampleRate::new(8_000).unwrap();
@@ -98,8 +99,7 @@ impl StationFixture {
             let tone = Tone::new(440.0, Db::new(-20.0), rate, spec.layout, quantum);
             inputs.push(input(Box::new(tone)));
         }
-        let config =
-            StationConfig { quantum, switch: switch::Config::default(), crossfade: QUANTUM };
+        let config = StationConfig { quantum, switch: SwitchConfig::default(), crossfade: QUANTUM };
         let (output, chunks) = ring(64);
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 4 * quantum.as_usize()));
         let encoder = Box::new(PcmEncoder::new(spec));

@@ -23,7 +23,7 @@ mod repair;
 mod speech;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::input;
+use aulos_engine::input::InputConfig;
 use aulos_session::rtp::PlayoutDelay;
 use aulos_sim::Link;
 use fixture::{FRAMES, StationFixture, hum};
@@ -179,7 +179,7 @@ fn a_sender_that_restarts_with_another_ssrc_is_followed() {
 fn a_sender_with_another_ssrc_sequence_and_time_is_heard_without_a_hole() {
     let delay = PlayoutDelay { min: Span::from_millis(20), max: Span::from_millis(200) };
     for (link, delay) in [(GOOD, None), (BAD, None), (GOOD, Some(delay))] {
-        let mut studio = StationFixture::with(link, 0, true, delay, input::Config::default());
+        let mut studio = StationFixture::with(link, 0, true, delay, InputConfig::default());
         studio.run(Span::from_secs(5));
         for change in 1..=5 {
             studio.sender.ssrc += change;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use aulos_core::{HEADROOM, Instant, Rng, Span};
 use aulos_engine::encode::PcmEncoder;
 use aulos_engine::fanout::{ChunkLog, TimedChunk};
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::Input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::ready_chunk::{MAX_WAITING, ready_chunks};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 use aulos_proto::snap::wire::write_chunk_header;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, ring};
@@ -88,7 +89,7 @@ impl Edge {
         let local = clock.read(now);
         let (sink, items, _status) = SnapcastInputSink::new();
         let [input_buffer, timeout] = kind.input();
-        let config = input::Config { buffer: input_buffer, timeout, ..input::Config::default() };
+        let config = InputConfig { buffer: input_buffer, timeout, ..InputConfig::default() };
         let source = Box::new(RingSource::new(items, Pacing::Live));
         let input = Input::new(source, spec().rate, spec().layout, config);
         let (sink, pass, input) = if kind == EdgeKind::Decoding {
@@ -115,7 +116,7 @@ impl Edge {
         let (output, chunks) = ring(LOG);
         let encoder = Box::new(PcmEncoder::new(spec()));
         let main = Rendition::new(encoder, pool, vec![output], write_chunk_header);
-        let switch = switch::Config::default();
+        let switch = SwitchConfig::default();
         let config = StationConfig { quantum, switch, crossfade: CHUNK };
         let (station, handle) = Station::new(config, local, vec![input], main);
         Self {

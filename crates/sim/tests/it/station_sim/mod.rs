@@ -15,12 +15,13 @@ use aulos_core::{Block, Frames, HEADROOM, Instant, Rng, SampleFormat, SampleSpec
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_engine::encode::PcmEncoder;
 use aulos_engine::fanout::TimedChunk;
-use aulos_engine::input::{self, Input};
+use aulos_engine::input::Input;
+use aulos_engine::input::InputConfig;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::status::StationStatus;
-use aulos_engine::switch;
+use aulos_engine::switch::SwitchConfig;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, ring};
 
@@ -48,7 +49,7 @@ impl StationSim {
     /// A station at `rate` with live senders with these drifts, in order of priority, and
     /// optionally an endless recording as fallback.
     pub(crate) fn new(rate: SampleRate, senders: &[i32], loops: bool, seed: u64) -> Self {
-        let configs = (switch::Config::default(), input::Config::default(), Pacing::Live);
+        let configs = (SwitchConfig::default(), InputConfig::default(), Pacing::Live);
         Self::with_config(rate, senders, loops, seed, configs)
     }
 
@@ -58,7 +59,7 @@ impl StationSim {
         senders: &[i32],
         loops: bool,
         seed: u64,
-        (switch, input_config, pacing): (switch::Config, input::Config, Pacing),
+        (switch, input_config, pacing): (SwitchConfig, InputConfig, Pacing),
     ) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let spec = SampleSpec { rate, format: SampleFormat::F32, layout: ChannelLayout::STEREO };
@@ -156,9 +157,9 @@ impl DecisionTimes {
         for (index, (sender, input)) in senders.iter().zip(&status.inputs).enumerate() {
             let (late, silent) = (input.failures.late, input.failures.silent);
             // With a full buffer no sender is late, and a late one has recovered.
-            let full = input.buffered > input::Config::default().timeout;
+            let full = input.buffered > InputConfig::default().timeout;
             if core::mem::replace(&mut self.late[index], late) < late && !full {
-                let after = now - sender.sent - input::Config::default().timeout;
+                let after = now - sender.sent - InputConfig::default().timeout;
                 self.latest = self.latest.max(after);
             }
             let fell = core::mem::replace(&mut self.silent[index], silent) < silent;

@@ -203,7 +203,7 @@ fn a_card_is_played_followed_begun_anew_and_opened_again() {
                 return true;
             }
             if output.is_ready() {
-                let frames = output.room(now).min(output.period());
+                let frames = output.writable_frames(now).min(output.period());
                 output.write(&vec![0.25; 2 * frames.as_usize()]).unwrap();
             }
             std::thread::sleep(std::time::Duration::from_millis(2));
