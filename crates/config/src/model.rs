@@ -167,8 +167,8 @@ keys! {
         /// Sample spec of the programme: `RATE:BITS:CHANNELS`.
         spec: ConfigValue<SampleSpec> = SampleSpec::DEFAULT;
         /// MP3 at `/listen/NAME.mp3`, and by default of pushes and recorders: bit rate in bit/s,
-        /// from `32k` to `320k`, and `lame` for LAME in place of the built-in encoder, as in
-        /// `128k,lame`.
+        /// from `32k` to `320k`, and the encoder, as in `128k,lame`: `lame`, `builtin`, or LAME
+        /// where the system has it.
         mp3: ConfigValue<Mp3Config> = Mp3Config::default();
         /// Duration of a chunk; with `opus` 10, 20, 40 or 60.
         chunk_ms: ConfigValue<u32> = 20, range CHUNK_MS, "milliseconds";

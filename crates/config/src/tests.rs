@@ -272,7 +272,7 @@ fn mp3_has_one_setting_for_a_station_and_is_refused_where_it_is_not_possible() {
     for (keys, format, expected) in [
         ("", "mp3", ["192k", "mp3", "mp3:192k"]),
         ("mp3 = \"128k,lame\"", "mp3:256k", ["128k,lame", "mp3:256k,lame", "mp3:128k,lame"]),
-        ("mp3 = \"lame\"", "mp3:96k,builtin", ["192k,lame", "mp3:96k", "mp3:192k,lame"]),
+        ("mp3 = \"lame\"", "mp3:96k,builtin", ["192k,lame", "mp3:96k,builtin", "mp3:192k,lame"]),
         ("spec = \"24000:16:1\"", "mp3", ["192k", "mp3", "mp3:192k"]),
     ] {
         let resolved =

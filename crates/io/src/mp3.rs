@@ -1,6 +1,7 @@
 //! MP3 by LAME, or by the built-in encoder.
 
 use core::fmt;
+use std::sync::OnceLock;
 
 use aulos_core::{Codec, Frames, SampleSpec};
 use aulos_engine::encode::{
@@ -19,7 +20,7 @@ pub fn make_mp3_encoder(
     spec: SampleSpec,
     block: Frames,
 ) -> Result<Mp3Encoder, UnsupportedFormat> {
-    if config.library == Mp3Library::Lame {
+    if config.library != Mp3Library::Builtin && lame_version().is_some() {
         let shape = Mp3FrameShape::new(spec, config)?;
         if let Some(library) = LameLibrary::new(shape) {
             return Ok(Mp3Encoder::with_library(spec, block, shape, Box::new(library)));
@@ -28,11 +29,27 @@ pub fn make_mp3_encoder(
     Mp3Encoder::new(spec, block, Mp3Config { library: Mp3Library::Builtin, ..config })
 }
 
+/// What encodes MP3 with these settings, with its version if it is LAME: `lame 3.100` or
+/// `built-in`.
+#[must_use]
+pub fn encoder_name(config: Mp3Config) -> String {
+    match lame_version() {
+        Some(version) if config.library != Mp3Library::Builtin => format!("lame {version}"),
+        _ => "built-in".to_owned(),
+    }
+}
+
 /// See [`crate::encoder::check_library`].
 pub(crate) fn check_library(config: Mp3Config) -> Result<(), UnsupportedFormat> {
-    let shape = Mp3FrameShape::new(SampleSpec::DEFAULT, config)?;
-    let is_there = config.library == Mp3Library::Builtin || LameLibrary::new(shape).is_some();
+    let is_there = config.library != Mp3Library::Lame || lame_version().is_some();
     if is_there { Ok(()) } else { Err(UnsupportedFormat::Library(Codec::Mp3)) }
+}
+
+/// The version of the system's LAME. It is looked for once in a process, so that all streams have
+/// the encoder that the status names.
+fn lame_version() -> Option<&'static str> {
+    static VERSION: OnceLock<Option<String>> = OnceLock::new();
+    VERSION.get_or_init(Lame::version).as_deref()
 }
 
 struct LameLibrary {

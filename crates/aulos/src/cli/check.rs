@@ -1,9 +1,12 @@
 //! `aulos check`: reports the problems of a configuration, and renames old keys.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use aulos_config::Station;
+use aulos_io::mp3;
 use aulos_io::replace::{ReplaceError, Replacement};
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
@@ -50,6 +53,7 @@ pub(super) fn run(mut args: CheckArgs) -> Result<Exit, Failure> {
                 stations = resolved.stations.len(),
                 sources,
                 warnings = resolved.warnings.len(),
+                mp3 = mp3_encoders(&resolved.stations),
                 "no problem found"
             );
             Ok(Exit::Ok)
@@ -60,6 +64,12 @@ pub(super) fn run(mut args: CheckArgs) -> Result<Exit, Failure> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// What encodes the MP3 of these stations.
+fn mp3_encoders(stations: &[Station]) -> String {
+    let names = stations.iter().map(|station| mp3::encoder_name(station.mp3));
+    Vec::from_iter(BTreeSet::from_iter(names)).join(", ")
 }
 
 /// Renames the old keys of a file.

@@ -50,11 +50,13 @@ fn level_db(samples: &[i16]) -> f64 {
     10.0 * (power / samples.len() as f64).log10()
 }
 
-const TONES: &str = "[[station]]\nname = \"default\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\n\
-    [[station]]\nname = \"low\"\nmp3 = \"128k,lame\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\n\
+const TONES: &str = "[[station]]\nname = \"default\"\nmp3 = \"192k,builtin\"\n\
+    sources = [\"tone://?hz=440&dbfs=-12\"]\n\
+    [[station]]\nname = \"low\"\nmp3 = \"128k\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\n\
     [[station]]\nname = \"cd\"\nspec = \"44100:16:2\"\nmp3 = \"192k,lame\"\n\
     sources = [\"tone://?hz=440&dbfs=-12\"]\n\
-    [[station]]\nname = \"half\"\nspec = \"22050:16:1\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\n";
+    [[station]]\nname = \"half\"\nspec = \"22050:16:1\"\nmp3 = \"builtin\"\n\
+    sources = [\"tone://?hz=440&dbfs=-12\"]\n";
 
 #[test]
 fn ffmpeg_and_mpg123_hear_the_level_and_the_pitch_of_the_station() {
@@ -232,6 +234,91 @@ fn recordings_by_lame_have_the_loudness_and_the_length_of_those_by_flac() {
     server.stop().unwrap();
 }
 
+/// What `aulos check` prints.
+fn checked(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// `mp3` of the first station in the status.
+fn mp3_status(server: &AulosServer) -> Value {
+    let status = Rpc::connect(server.control).call("Aulos.GetStatus", &json!({}));
+    status["stations"][0]["mp3"].clone()
+}
+
+/// LAME writes its name where a frame has room, so that each stream and file says what encoded it.
+#[test]
+fn lame_encodes_where_the_system_has_it_and_the_status_says_so() {
+    if !has_lame() {
+        return;
+    }
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("mp3-lame").unwrap();
+    let (wav, push) = (scratch.join("in.wav"), TcpListener::bind("127.0.0.1:0").unwrap());
+    for (mp3, is_lame) in [("128k", true), ("128k,builtin", false)] {
+        let folder = scratch.join(mp3);
+        std::fs::create_dir(&folder).unwrap();
+        let config = format!(
+            "[[station]]\nname = \"default\"\nmp3 = \"{mp3}\"\n\
+             sources = [\"tone://?hz=440&dbfs=-12\"]\n\
+             push = [{{ url = \"icecast://{}/live\", password = \"secret\", format = \"mp3\" }}]\n\
+             record = [{{ dir = \"{}\", file = \"a\", format = \"mp3\" }}]\n",
+            push.local_addr().unwrap(),
+            text(&folder)
+        );
+        let file = folder.join("aulos.toml");
+        std::fs::write(&file, &config).unwrap();
+        let said = checked(Command::new(binary()).arg("check").arg("--config").arg(&file));
+        assert_eq!(said.contains("mp3=\"lame 3."), is_lame, "{said}");
+        let server = AulosServer::start(&scratch, &config).unwrap();
+        let pushed = accept_push(&push);
+        let status = mp3_status(&server);
+        assert_eq!(status["kbps"], 128, "{status}");
+        let name = status["encoder"].as_str().unwrap();
+        assert_eq!(name.starts_with("lame 3."), is_lame, "{status}");
+        let heard = get(server.http.port(), "/listen/default.mp3", "");
+        server.stop().unwrap();
+        let recorded = std::fs::read(folder.join("a.mp3")).unwrap();
+        for (what, bytes) in [("stream", &heard), ("push", &pushed), ("file", &recorded)] {
+            assert_eq!(names_lame(bytes), is_lame, "{what} of {} bytes, {mp3}", bytes.len());
+        }
+    }
+    let record = Command::new(binary())
+        .args(["record", "tone://?hz=440&dbfs=-12", text(&wav), "--for", "3s", "--no-pace"])
+        .output()
+        .unwrap();
+    assert!(record.status.success(), "{}", String::from_utf8_lossy(&record.stderr));
+    for (command, from) in
+        [("record", format!("file://{}", text(&wav))), ("normalize", text(&wav).into())]
+    {
+        let out = scratch.join(format!("{command}.mp3"));
+        let mut run = Command::new(binary());
+        run.args([command, &from, text(&out)]);
+        if command == "record" {
+            run.arg("--no-pace");
+        }
+        let output = run.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(names_lame(&std::fs::read(&out).unwrap()), "{command}");
+    }
+}
+
+fn names_lame(bytes: &[u8]) -> bool {
+    bytes.windows(6).any(|name| name == b"LAME3.")
+}
+
+/// Answers a source client and returns the beginning of what it sends.
+fn accept_push(listener: &TcpListener) -> Vec<u8> {
+    let (mut socket, _) = listener.accept().unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    socket.take(50_000).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
 /// The linker finds a file of this name that is no library.
 #[test]
 fn without_lame_the_check_warns_and_the_station_plays_on() {
@@ -247,16 +334,16 @@ fn without_lame_the_check_warns_and_the_station_plays_on() {
     std::fs::write(&file, config).unwrap();
     let mut command = Command::new(binary());
     command.arg("check").arg("--config").arg(&file).env("LD_LIBRARY_PATH", &folder);
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{said}");
+    let said = checked(&mut command);
     assert!(said.contains("lame.toml:3:7: ") && said.contains("package libmp3lame0"), "{said}");
     assert!(said.contains("the built-in encoder is used instead"), "{said}");
+    assert!(said.contains("mp3=built-in"), "{said}");
     let server = AulosServer::start_with(&scratch, |command| {
         command.arg("--config").arg(&file).env("LD_LIBRARY_PATH", &folder);
     })
     .unwrap();
     std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(mp3_status(&server), json!({ "kbps": 128, "encoder": "built-in" }));
     let share = share_of_the_tone(&heard(&ffmpeg, server.http, "default.mp3"));
     assert!(share > 0.9999, "{share}");
     let printed = server.printed().unwrap();

@@ -108,7 +108,7 @@ mod tests {
         };
         assert_eq!(of("mp3", own).as_deref(), Ok("mp3:128k,lame"));
         assert_eq!(of("mp3:256k", own).as_deref(), Ok("mp3:256k,lame"));
-        assert_eq!(of("mp3:96k,builtin", own).as_deref(), Ok("mp3:96k"));
+        assert_eq!(of("mp3:96k,builtin", own).as_deref(), Ok("mp3:96k,builtin"));
         assert!(of("mp3:97k", own).unwrap_err().1.contains("96k, 112k"));
         assert_eq!(of("ogg", own).as_deref(), Ok("opus:96k,cbr"));
         assert_eq!(of("opus", flac).as_deref(), Ok("opus"));

@@ -299,6 +299,7 @@ pub(super) const MAX_COMPLEXITY: u8 = 10;
 
 #[cfg(test)]
 mod tests {
+    use super::super::Mp3Library;
     use super::*;
 
     fn opus(bitrate: u32, rate_control: RateControl, complexity: u8) -> CodecConfig {
@@ -321,6 +322,7 @@ mod tests {
             "mp3",
             "mp3:128k",
             "mp3:192k,lame",
+            "mp3:192k,builtin",
         ];
         for text in texts {
             let config: CodecConfig = text.parse().unwrap();
@@ -335,6 +337,8 @@ mod tests {
     #[test]
     fn settings_are_taken_as_snapserver_writes_them() {
         let vbr = RateControl::Vbr;
+        let builtin = Mp3Config { library: Mp3Library::Builtin, ..Mp3Config::default() };
+        let builtin = CodecConfig::Mp3(builtin);
         for (text, config) in [
             ("opus:BITRATE:128000,COMPLEXITY:5", opus(128_000, vbr, 5)),
             ("opus:COMPLEXITY:9, BITRATE:64000", opus(64_000, vbr, 9)),
@@ -344,7 +348,8 @@ mod tests {
             ("opus:bitrate=96k,cbr", opus(96_000, RateControl::Cbr, 10)),
             ("opus:", CodecConfig::from(Codec::Opus)),
             ("flac:", CodecConfig::from(Codec::Flac)),
-            ("mp3:192000, BUILTIN", CodecConfig::from(Codec::Mp3)),
+            ("mp3:192000", CodecConfig::from(Codec::Mp3)),
+            ("mp3:192000, BUILTIN", builtin),
         ] {
             assert_eq!(text.parse(), Ok(config), "{text}");
         }

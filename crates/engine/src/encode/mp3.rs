@@ -120,14 +120,14 @@ impl Mp3Encoder {
     /// of the decoder's output and does not matter here.
     ///
     /// # Errors
-    /// As [`Mp3FrameShape::new`]; [`UnsupportedFormat::Library`] for another library.
+    /// As [`Mp3FrameShape::new`]; [`UnsupportedFormat::Library`] where LAME is asked for.
     pub fn new(
         spec: SampleSpec,
         block: Frames,
         config: Mp3Config,
     ) -> Result<Self, UnsupportedFormat> {
         let shape = Mp3FrameShape::new(spec, config)?;
-        if config.library != Mp3Library::Builtin {
+        if config.library == Mp3Library::Lame {
             return Err(UnsupportedFormat::Library(Codec::Mp3));
         }
         Ok(Self::with_library(spec, block, shape, Box::new(BuiltinLibrary::new(shape)?)))

@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::SampleRate;
 
-/// Settings of the MP3 encoder. Prints as `192k` or `128k,lame`.
+/// Settings of the MP3 encoder. Prints as `192k`, `128k,lame` or `128k,builtin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plain record of settings")]
 pub struct Mp3Config {
@@ -18,10 +18,12 @@ pub struct Mp3Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(clippy::exhaustive_enums, reason = "what can encode")]
 pub enum Mp3Library {
-    /// The built-in one, `rusty_mp3`.
+    /// LAME when the system has it, otherwise the built-in one.
     #[default]
+    Auto,
+    /// The built-in one, `rusty_mp3`.
     Builtin,
-    /// LAME, a library that the system has or has not.
+    /// LAME, a library that the system has or has not; that it is missing is reported.
     Lame,
 }
 
@@ -72,7 +74,11 @@ impl Mp3Config {
 impl fmt::Display for Mp3Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}k", self.bitrate / 1_000)?;
-        f.write_str(if self.library == Mp3Library::Lame { ",lame" } else { "" })
+        f.write_str(match self.library {
+            Mp3Library::Auto => "",
+            Mp3Library::Builtin => ",builtin",
+            Mp3Library::Lame => ",lame",
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The functions and their types are those of `lame.h`; soname 0 has had them since 3.98.
 
-use std::ffi::{CStr, c_float, c_int, c_uchar, c_void};
+use std::ffi::{CStr, c_char, c_float, c_int, c_uchar, c_void};
 use std::ptr::NonNull;
 
 use aulos_rt::DynamicLibrary;
@@ -52,6 +52,20 @@ fn set(library: &DynamicLibrary, handle: NonNull<c_void>, name: &CStr, value: c_
 }
 
 impl Lame {
+    /// The version of the library; `None` if it is missing.
+    pub(crate) fn version() -> Option<String> {
+        // SAFETY: LAME's initializers have no conditions.
+        let library = unsafe { DynamicLibrary::open(SONAME) }?;
+        // SAFETY: `get_lame_version` has this type.
+        let version: unsafe extern "C" fn() -> *const c_char =
+            unsafe { library.function(c"get_lame_version") }?;
+        // SAFETY: it has no conditions.
+        let text = NonNull::new(unsafe { version() }.cast_mut())?;
+        // SAFETY: it is a text of the library that ends with 0, and the library is open.
+        let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+        Some(text.to_string_lossy().into_owned())
+    }
+
     /// An encoder of constant bit rate without a reservoir, whose frames stand alone. `None` if the
     /// library is missing or refuses.
     pub(crate) fn new(config: LameConfig) -> Option<Self> {
