@@ -20,7 +20,9 @@ mod ramp;
 use aulos_core::{Db, Lufs};
 
 use super::Settings;
-use super::section::{LimiterLoss, LoudnessBlocks, LoudnessCorrection, Section, window_blocks};
+use super::section::{
+    LimiterLoss, LongAverage, LoudnessBlocks, LoudnessCorrection, Section, window_blocks,
+};
 use crate::meter::loudness;
 
 /// The gain control of a normalizer.
@@ -48,6 +50,8 @@ pub(super) struct Controller {
     limiter_loss: LimiterLoss,
     correction: LoudnessCorrection,
     output_blocks: LoudnessBlocks,
+    /// Of the output, over minutes.
+    output_average: LongAverage,
     /// The input of the hops in `output_blocks`.
     input_blocks: LoudnessBlocks,
 }
@@ -85,6 +89,7 @@ impl Controller {
             limiter_loss: LimiterLoss::default(),
             correction: LoudnessCorrection::default(),
             output_blocks: LoudnessBlocks::new(settings.memory),
+            output_average: LongAverage::default(),
             input_blocks: LoudnessBlocks::new(settings.memory),
             settings,
         }
@@ -95,6 +100,7 @@ impl Controller {
         if settings.target != self.settings.target {
             self.output_blocks.clear();
             self.input_blocks.clear();
+            self.output_average = LongAverage::default();
             self.correction = LoudnessCorrection::default();
         }
         let sections = [&mut self.current.blocks, &mut self.previous.blocks];
@@ -146,6 +152,7 @@ impl Controller {
         }
         self.output_blocks.clear();
         self.input_blocks.clear();
+        self.output_average = LongAverage::default();
         self.hops.fill(Hop::default());
         (self.received, self.section_detected_at, self.sections) = (0, 0, 0);
         (self.gain, self.limiter_loss) = (0.0, LimiterLoss::default());
@@ -209,12 +216,14 @@ impl Controller {
         {
             self.limiter_loss.push(before, after);
         }
-        for (blocks, energy) in
-            [(&mut self.output_blocks, after), (&mut self.input_blocks, hop.energy)]
-        {
-            let block = blocks.push_hop(energy);
-            blocks.gated.push(block);
+        let block = self.output_blocks.push_hop(after);
+        self.output_blocks.gated.push(block);
+        let lufs = self.output_blocks.gated.loudness();
+        if lufs.is_some_and(|lufs| loudness(block) >= lufs - RELATIVE_GATE_LU) {
+            self.output_average.push(block);
         }
+        let block = self.input_blocks.push_hop(hop.energy);
+        self.input_blocks.gated.push(block);
     }
 
     /// How much louder and quieter than its level a section may be, in LU.
@@ -323,6 +332,11 @@ impl Controller {
         let gated = &self.output_blocks.gated;
         let target = self.settings.target.get();
         let error = gated.loudness().map_or(0.0, |lufs| target - lufs);
+        // In a song the memory holds more of the verses at one time and more of the choruses at
+        // another; to correct that would move the gain against its dynamics.
+        let long_error = target - self.output_average.loudness();
+        let (min, max) = (long_error.min(0.0), long_error.max(0.0));
+        let error = error.clamp(min - LONG_ERROR_MARGIN_LU, max + LONG_ERROR_MARGIN_LU);
         // Without a full look-ahead the gain moves from 0 dB in the first second; this error is no
         // property of the programme and is compensated at once.
         let late_start = self.sections == 1 && !self.has_full_look_ahead();
@@ -503,6 +517,8 @@ const MAX_CORRECTION_LU: f64 = 2.0;
 const MAX_CORRECTION_RECENT_LU: f64 = 1.4;
 /// The same without a full look-ahead, where a step is noticed too late.
 const MAX_CORRECTION_SHORT_LU: f64 = 0.75;
+/// By how much the error over the memory may exceed that over minutes.
+const LONG_ERROR_MARGIN_LU: f64 = 0.15;
 /// Hops after which the level of a section is settled, and its maximum change in a hop then.
 const SETTLING_HOPS: u64 = 30;
 const MAX_LEVEL_STEP_LU: f64 = 0.05;

@@ -89,6 +89,26 @@ impl LimiterLoss {
     }
 }
 
+/// Mean energy over minutes, which a verse or a chorus hardly changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LongAverage {
+    mean: f64,
+    blocks: f64,
+}
+
+impl LongAverage {
+    /// Takes a block that has passed the gates.
+    pub(super) fn push(&mut self, energy: f64) {
+        self.blocks = (self.blocks + 1.0).min(MAX_AVERAGED_BLOCKS);
+        self.mean += (energy - self.mean) / self.blocks;
+    }
+
+    /// In LUFS.
+    pub(super) fn loudness(&self) -> f64 {
+        loudness(self.mean)
+    }
+}
+
 /// Correction of the gain for an error of integrated loudness at the output.
 ///
 /// It starts only when the error is near the specified tolerance: each correction moves the
@@ -133,6 +153,8 @@ pub(super) fn window_blocks(memory: Memory) -> Option<usize> {
 
 /// 400 ms, the block of BS.1770-4.
 const BLOCK_HOPS: usize = 4;
+/// Time constant of the average over minutes: two of them, the length of some verses and choruses.
+const MAX_AVERAGED_BLOCKS: f64 = 1_200.0;
 /// Weight of a hop in the average of the limiter's loss: 6 s.
 const LOSS_WEIGHT: f64 = 1.0 / 60.0;
 /// Maximum compensation of the limiter's loss, in LU.

@@ -261,10 +261,21 @@ fn a_loud_programme_does_not_start_far_above_the_target() {
 /// Verses and choruses, as in a song: a second kind of piece beside those that are even.
 #[test]
 fn a_song_with_verses_and_choruses_keeps_its_range() {
+    songs_keep_their_range(&[(16, 8), (8, 8)], &[4.0, 6.0]);
+}
+
+/// The memory of the normalizer holds a verse at one time and none at another.
+#[test]
+fn a_song_whose_choruses_are_longer_than_its_verses_keeps_its_range() {
+    songs_keep_their_range(&[(6, 12), (8, 12), (8, 16)], &[6.0, 7.3]);
+}
+
+/// Songs of so many bars of verse and chorus, with verses so far below the choruses, in dB.
+fn songs_keep_their_range(forms: &[(usize, usize)], depths: &[f64]) {
     let mut bounds = Bounds::default();
-    for (verse, chorus) in [(16, 8), (8, 8)] {
-        for deep in [4.0, 6.0] {
-            let level = |bar: usize| if bar % (verse + chorus) < verse { -deep } else { 0.0 };
+    for (verse, chorus) in forms {
+        for deep in depths {
+            let level = |bar: usize| if bar % (verse + chorus) < *verse { -deep } else { 0.0 };
             let song = music(180.0, level);
             let before = measure(&song).range;
             for run in runs(&song) {
