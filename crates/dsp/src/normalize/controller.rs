@@ -15,6 +15,7 @@
 //! the error of integrated loudness, once it exceeds the specified tolerance.
 
 mod changes;
+mod hops;
 mod ramp;
 
 use aulos_core::{Db, Lufs};
@@ -24,6 +25,7 @@ use super::section::{
     LimiterLoss, LongAverage, LoudnessBlocks, LoudnessCorrection, Section, window_blocks,
 };
 use crate::meter::loudness;
+use hops::{Hop, HopRing, RING_HOPS};
 
 /// The gain control of a normalizer.
 #[derive(Clone, Debug)]
@@ -31,8 +33,7 @@ pub(super) struct Controller {
     settings: Settings,
     /// Hops between input and output.
     look_ahead: u64,
-    /// The last hops, a ring.
-    hops: Box<[Hop]>,
+    hops: HopRing,
     /// Hops received.
     received: u64,
     current: Section,
@@ -56,28 +57,13 @@ pub(super) struct Controller {
     input_blocks: LoudnessBlocks,
 }
 
-/// State of one hop of 100 ms.
-#[derive(Clone, Copy, Debug, Default)]
-struct Hop {
-    /// The weighted mean square.
-    energy: f64,
-    /// Number of its section; 0 before the first.
-    section: u32,
-    /// Loudness of that section.
-    level: f64,
-    /// Gain in dB in the middle of the hop.
-    gain: f64,
-    /// Whether the block that ends with this hop is part of its section's loudness.
-    is_counted: bool,
-}
-
 impl Controller {
     /// A controller with a look-ahead of `look_ahead` hops.
     pub(super) fn new(settings: Settings, look_ahead: usize) -> Self {
         let section = Section::new(settings.memory);
         Self {
             look_ahead: look_ahead as u64,
-            hops: vec![Hop::default(); RING_HOPS].into(),
+            hops: HopRing::new(),
             received: 0,
             current: section.clone(),
             previous: section,
@@ -117,8 +103,8 @@ impl Controller {
         let now = self.received;
         self.received += 1;
         // The gain of this slot, if any, was set with the hop before.
-        let (section, gain) = (self.sections, self.hop_at(now).gain);
-        *self.hop_at_mut(now) =
+        let (section, gain) = (self.sections, self.hops.at(now).gain);
+        *self.hops.at_mut(now) =
             Hop { energy, section, level: self.steady_level, gain, is_counted: false };
         self.measure_output(now, output_energy);
         if self.sections == 0 {
@@ -127,7 +113,7 @@ impl Controller {
             }
         } else {
             let counts_block = !self.is_far_below_level(now);
-            self.hop_at_mut(now).is_counted =
+            self.hops.at_mut(now).is_counted =
                 self.current.push(energy, self.settings.gate.get(), counts_block);
             if counts_block {
                 self.update_correction();
@@ -139,7 +125,7 @@ impl Controller {
         self.write_levels(now);
         let gain = self.plan_gain(now);
         if let Some(next) = (now + 1).checked_sub(self.look_ahead) {
-            self.hop_at_mut(next).gain = f64::midpoint(self.gain, gain);
+            self.hops.at_mut(next).gain = f64::midpoint(self.gain, gain);
         }
         self.gain = gain;
         gain
@@ -153,7 +139,7 @@ impl Controller {
         self.output_blocks.clear();
         self.input_blocks.clear();
         self.output_average = LongAverage::default();
-        self.hops.fill(Hop::default());
+        self.hops.clear();
         (self.received, self.section_detected_at, self.sections) = (0, 0, 0);
         (self.gain, self.limiter_loss) = (0.0, LimiterLoss::default());
         (self.certain_since, self.correction) = (None, LoudnessCorrection::default());
@@ -168,7 +154,7 @@ impl Controller {
 
     /// Marks a discontinuity: the next input continues only the level of the input so far.
     pub(super) fn interrupt(&mut self) {
-        self.hops.fill(Hop::default());
+        self.hops.clear();
         self.current.blocks.count = 0;
         (self.output_blocks.count, self.input_blocks.count) = (0, 0);
         (self.received, self.section_detected_at, self.certain_since) = (0, 0, None);
@@ -196,18 +182,10 @@ impl Controller {
         self.current.level.map_or(Lufs::SILENCE, Lufs::new)
     }
 
-    fn hop_at(&self, hop: u64) -> &Hop {
-        &self.hops[ring_index(hop)]
-    }
-
-    fn hop_at_mut(&mut self, hop: u64) -> &mut Hop {
-        &mut self.hops[ring_index(hop)]
-    }
-
     /// Measures the effect of the limiter and of the gain ramp on the hop that was output.
     fn measure_output(&mut self, now: u64, after: f64) {
         let Some(hop) = now.checked_sub(self.look_ahead) else { return };
-        let hop = *self.hop_at(hop);
+        let hop = *self.hops.at(hop);
         let before = hop.energy * 10f64.powf(hop.gain / 10.0);
         // At the start the limiter replaces the gain that is not known yet.
         if hop.section > 0
@@ -236,9 +214,9 @@ impl Controller {
     /// that section continues.
     fn begin_section(&mut self, from: u64) {
         let now = self.received - 1;
-        let level = self.gated_mean(from, now).1;
+        let level = self.hops.gated_mean(from, now, self.settings.gate.get()).1;
         // Blocks of the new section that the old one has counted are removed from it.
-        let miscounted = (from..=now).filter(|hop| self.hop_at(*hop).is_counted).count();
+        let miscounted = (from..=now).filter(|hop| self.hops.at(*hop).is_counted).count();
         self.current.blocks.gated.remove_last(miscounted);
         self.current.update();
         self.follow_level(now);
@@ -253,16 +231,16 @@ impl Controller {
         self.sections += 1;
         self.section_detected_at = now;
         for hop in from..=now {
-            let energy = self.hop_at(hop).energy;
+            let energy = self.hops.at(hop).energy;
             let is_counted = self.current.push(energy, self.settings.gate.get(), true);
-            (self.hop_at_mut(hop).section, self.hop_at_mut(hop).is_counted) =
+            (self.hops.at_mut(hop).section, self.hops.at_mut(hop).is_counted) =
                 (self.sections, is_counted);
         }
         self.current.update();
         self.follow_level(now);
         // Also for hops that were output: the section's limits are computed from them.
         let level = self.steady_level;
-        (from..=now).for_each(|hop| self.hop_at_mut(hop).level = level);
+        (from..=now).for_each(|hop| self.hops.at_mut(hop).level = level);
     }
 
     /// Moves the level towards that of the section's blocks; at once while these are few. What is
@@ -287,7 +265,7 @@ impl Controller {
         }
         for hop in now.saturating_sub(self.look_ahead)..=now {
             let present = self.sections;
-            let hop = self.hop_at_mut(hop);
+            let hop = self.hops.at_mut(hop);
             if hop.section == present || (hop.section == 0 && present == 1) {
                 hop.level = level;
             }
@@ -299,7 +277,7 @@ impl Controller {
         if self.sections == 0 {
             return None;
         }
-        let level = self.hop_at(hop).level;
+        let level = self.hops.at(hop).level;
         let Settings { target, min_gain, max_gain, .. } = &self.settings;
         let target_gain = target.get() - level - self.range_excess(hop, now) + compensation;
         Some(target_gain.clamp(min_gain.get(), max_gain.get()))
@@ -308,13 +286,13 @@ impl Controller {
     /// How far the short-term loudness around a hop is outside the section's range, in LU.
     #[allow(clippy::cast_precision_loss, reason = "some dozens")]
     fn range_excess(&self, hop: u64, now: u64) -> f64 {
-        let Hop { section, level, .. } = *self.hop_at(hop);
+        let Hop { section, level, .. } = *self.hops.at(hop);
         let gate = self.settings.gate.get().max(level - SHORT_TERM_GATE_LU);
         let oldest = (now + 1).saturating_sub(RING_HOPS as u64);
         let around = hop.saturating_sub(HALF_SHORT_TERM_HOPS).max(oldest)
             ..=(hop + HALF_SHORT_TERM_HOPS).min(now);
         let (count, sum) = around
-            .map(|hop| self.hop_at(hop))
+            .map(|hop| self.hops.at(hop))
             .filter(|other| other.section == section && loudness(other.energy) >= gate)
             .fold((0_u32, 0.0), |(count, sum), other| (count + 1, sum + other.energy));
         if count < MIN_SHORT_TERM_HOPS {
@@ -351,18 +329,13 @@ impl Controller {
         self.correction.update(error, gated.blocks(), late_start, max);
     }
 
-    /// Compensation of the limiter's reduction and of the error of integrated loudness, within
-    /// bounds.
-    fn compensation(&self) -> f64 {
-        self.limiter_loss.get() + self.correction.get()
-    }
-
     /// The gain at the end of the next output hop.
     fn plan_gain(&self, now: u64) -> f64 {
         // Before the programme is output there is silence: the gain may have any value.
         let before_start = now + 1 < self.look_ahead;
         let next = (now + 1).saturating_sub(self.look_ahead).min(now);
-        let compensation = self.compensation();
+        // Both are within bounds.
+        let compensation = self.limiter_loss.get() + self.correction.get();
         let mut target_gains = [0.0; MAX_LOOK_AHEAD_HOPS];
         let known = (now + 1 - next).min(MAX_LOOK_AHEAD_HOPS as u64);
         #[allow(clippy::cast_possible_truncation, reason = "at most thirty")]
@@ -408,13 +381,13 @@ impl Controller {
     /// The part of a hop that belongs to its section, by the energies around it: the loud sound
     /// may begin late in the hop, and what is before it is not to be faded.
     fn loud_part(&self, hop: u64, now: u64) -> f64 {
-        let Some(before) = hop.checked_sub(1).map(|before| *self.hop_at(before)) else {
+        let Some(before) = hop.checked_sub(1).map(|before| *self.hops.at(before)) else {
             return 1.0;
         };
-        if hop >= now || before.section == self.hop_at(hop).section {
+        if hop >= now || before.section == self.hops.at(hop).section {
             return 1.0;
         }
-        let [present, after] = [hop, hop + 1].map(|hop| self.hop_at(hop).energy);
+        let [present, after] = [hop, hop + 1].map(|hop| self.hops.at(hop).energy);
         let part = (present - before.energy) / (after - before.energy);
         if part.is_finite() { part.clamp(0.0, 1.0) } else { 1.0 }
     }
@@ -457,7 +430,7 @@ impl Controller {
 
     /// Whether the next output hop is so quiet that a jump of the gain is inaudible.
     fn is_inaudible(&self, hop: u64) -> bool {
-        loudness(self.hop_at(hop).energy) < INAUDIBLE_LUFS
+        loudness(self.hops.at(hop).energy) < INAUDIBLE_LUFS
     }
 }
 
@@ -471,16 +444,9 @@ fn target_at_start(target_gains: &[f64], hop: usize) -> f64 {
     if between >= now { soon[EARLY_RISE_HOPS - 1].min(now + EARLY_RISE_DB) } else { now }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "below the ring's length")]
-const fn ring_index(hop: u64) -> usize {
-    (hop % RING_HOPS as u64) as usize
-}
-
 const HOPS_PER_S: f64 = 10.0;
 /// Hops in the longest look-ahead, 3 s.
 pub(super) const MAX_LOOK_AHEAD_HOPS: usize = 30;
-/// Hops that are stored: the longest search and the longest look-ahead fit.
-const RING_HOPS: usize = 128;
 /// The relative gate of BS.1770-4.
 const RELATIVE_GATE_LU: f64 = 10.0;
 /// Hops so far below the level are not counted in the short-term loudness of a section.

@@ -6,9 +6,9 @@
 //! noise is deeper, a fade continues to fall. So each of them needs its own evidence; without any,
 //! the section and its gain continue.
 
+use super::Controller;
+use super::hops::RING_HOPS;
 use super::ramp::{self, MAX_POINTS, POINT_HOPS, POINTS_BEFORE};
-use super::{Controller, Hop, RING_HOPS};
-use crate::meter::loudness;
 
 /// Loudness limits of a section, in LUFS.
 struct SectionLimits {
@@ -52,13 +52,13 @@ impl Controller {
         from.is_some_and(|from| {
             let limit = self.limits(self.steady_level).quiet;
             let limit = limit.min(self.steady_level - MIN_FAR_BELOW_LU);
-            self.ungated_mean(from, now) < limit
+            self.hops.ungated_mean(from, now) < limit
         })
     }
 
     /// Whether a hop is above all that the section may contain.
     pub(super) fn is_too_loud(&self, hop: u64) -> bool {
-        self.hop_loudness(hop) > self.limits(self.steady_level).loud
+        self.hops.loudness(hop) > self.limits(self.steady_level).loud
     }
 
     fn limits(&self, level: f64) -> SectionLimits {
@@ -95,15 +95,16 @@ impl Controller {
     /// the limit, and their mean is at least `mean`.
     fn loud_span(&self, hops: u64, limit: f64, mean: f64, now: u64) -> Option<u64> {
         let from = self.start_in_section(hops)?;
-        let loudness = self.gated_mean(from, now).1;
+        let loudness = self.hops.gated_mean(from, now, self.settings.gate.get()).1;
         if loudness < mean {
             return None;
         }
-        let count_above = (from..=now).filter(|hop| self.hop_loudness(*hop) > limit).count() as u64;
+        let count_above =
+            (from..=now).filter(|hop| self.hops.loudness(*hop) > limit).count() as u64;
         // The last syllable of a quiet voice may be above the limit.
         let onset = f64::midpoint(limit, loudness);
         (count_above >= MIN_LOUD_HOPS)
-            .then(|| (from..=now).find(|hop| self.hop_loudness(*hop) > onset).unwrap_or(now))
+            .then(|| (from..=now).find(|hop| self.hops.loudness(*hop) > onset).unwrap_or(now))
     }
 
     fn find_quieter(&self, level: f64, limits: &SectionLimits, now: u64) -> Option<u64> {
@@ -122,15 +123,15 @@ impl Controller {
         // A gradual change, or a level just outside the range; but it persists.
         if let Some(before) = self.start_in_section(QUIETER_GRADUAL_HOPS) {
             // The level of the section has followed it meanwhile.
-            let edge = self.hop_at(before).level - self.settings.tolerance.get();
+            let edge = self.hops.at(before).level - self.settings.tolerance.get();
             if let Some(quiet) = steady(QUIETER_GRADUAL_HOPS, edge).filter(is_programme) {
-                return Some(self.first_hop_below(edge, quiet.from, now));
+                return Some(self.hops.first_below(edge, quiet.from, now));
             }
         }
         // So deep that it is probably a pause; but longer than any pause.
         let quiet = self.quiet_span(MAX_PAUSE_HOPS, limits.quiet, now)?;
         steady(STEADY_PAUSE_HOPS, limits.quiet)?;
-        Some(self.first_hop_below(limits.quiet, quiet.from, now))
+        Some(self.hops.first_below(limits.quiet, quiet.from, now))
     }
 
     /// The start of a quieter programme that began with a step, below the first limit and above the
@@ -139,9 +140,9 @@ impl Controller {
     fn find_step(&self, level: f64, (limit, lowest): (f64, f64), now: u64) -> Option<u64> {
         let oldest = self.start_in_section(QUIETER_STEP_HOPS.0)?;
         let oldest = oldest.saturating_sub(QUIETER_STEP_HOPS.1 - QUIETER_STEP_HOPS.0);
-        let is_loud = |hop: &u64| self.hop_loudness(*hop) >= limit + CREST_LU;
+        let is_loud = |hop: &u64| self.hops.loudness(*hop) >= limit + CREST_LU;
         let last_loud = (oldest..=now).rev().find(is_loud)?;
-        let step = self.first_hop_below(limit, last_loud + 1, now);
+        let step = self.hops.first_below(limit, last_loud + 1, now);
         let hops = (now + 1).checked_sub(step).filter(|hops| *hops >= QUIETER_STEP_HOPS.0)?;
         let quiet = self.quiet_span(hops, limit, now)?;
         (quiet.is_steady && quiet.end_loudness > lowest && self.is_step(step, level, limit))
@@ -152,9 +153,9 @@ impl Controller {
     /// noise does not: the mean of the energies is far above the mean of the levels.
     #[allow(clippy::cast_precision_loss, reason = "some dozens")]
     fn varies_like_speech(&self, from: u64, now: u64) -> bool {
-        let mean = self.ungated_mean(from, now);
+        let mean = self.hops.ungated_mean(from, now);
         // A gap counts as a weak syllable, however silent it is.
-        let below = |hop| (mean - self.hop_loudness(hop)).min(MAX_GAP_LU);
+        let below = |hop| (mean - self.hops.loudness(hop)).min(MAX_GAP_LU);
         (from..=now).map(below).sum::<f64>() / (now + 1 - from) as f64 > SPEECH_VARIATION_LU
     }
 
@@ -164,17 +165,19 @@ impl Controller {
         let from = self.start_in_section(hops)?;
         let part = (hops / 5).min(MAX_PART_HOPS);
         let (begin, end) = ((from, from + part - 1), (now + 1 - part, now));
-        let (count, mean) = self.gated_mean(from, now);
-        let (first, last) = (self.gated_mean(begin.0, begin.1).1, self.gated_mean(end.0, end.1).1);
+        let gated_mean = |from, to| self.hops.gated_mean(from, to, self.settings.gate.get());
+        let (count, mean) = gated_mean(from, now);
+        let (first, last) = (gated_mean(begin.0, begin.1).1, gated_mean(end.0, end.1).1);
         if 2 * count < hops || mean.max(first).max(last) >= limit {
             return None;
         }
         let middle = now + 1 - hops / 2;
         // Silence counts here; otherwise a fade would seem to stop at the absolute gate.
-        let trend = self.ungated_mean(middle, now) - self.ungated_mean(from, middle - 1);
-        let fall = self.ungated_mean(begin.0, begin.1) - self.ungated_mean(end.0, end.1);
+        let trend = self.hops.ungated_mean(middle, now) - self.hops.ungated_mean(from, middle - 1);
+        let fall = self.hops.ungated_mean(begin.0, begin.1) - self.hops.ungated_mean(end.0, end.1);
         // In speech, gaps hide a fade from the means; the loudest syllables show it.
-        let peaks_fall = self.max_loudness(from, middle - 1) - self.max_loudness(middle, now);
+        let peaks_fall =
+            self.hops.max_loudness(from, middle - 1) - self.hops.max_loudness(middle, now);
         let steady = trend.abs() < MAX_STEADY_TREND_LU
             && fall < MAX_STEADY_FALL_LU
             && peaks_fall < MAX_STEADY_PEAK_FALL_LU;
@@ -186,8 +189,9 @@ impl Controller {
     fn is_step(&self, step: u64, level: f64, limit: f64) -> bool {
         let oldest = self.received.saturating_sub(RING_HOPS as u64);
         let before = step.saturating_sub(MAX_STEP_HOPS).max(oldest);
+        let gate = self.settings.gate.get();
         step > before
-            && self.gated_mean(before, step - 1).1 > f64::midpoint(level, limit)
+            && self.hops.gated_mean(before, step - 1, gate).1 > f64::midpoint(level, limit)
             && !self.is_ramp(step)
     }
 
@@ -199,48 +203,15 @@ impl Controller {
         let count = ((self.received - from) / POINT_HOPS).min(MAX_POINTS as u64);
         let mut points = [0.0; MAX_POINTS];
         for (point, hop) in points.iter_mut().zip((0..count).map(|nth| from + nth * POINT_HOPS)) {
-            *point = self.max_loudness(hop, hop + POINT_HOPS - 1);
+            *point = self.hops.max_loudness(hop, hop + POINT_HOPS - 1);
         }
         ramp::is_ramp(&points[..count as usize], before as usize)
-    }
-
-    /// The first of these hops below the limit: the loud end before it is not part of the quiet
-    /// span.
-    fn first_hop_below(&self, limit: f64, from: u64, to: u64) -> u64 {
-        (from..=to).find(|hop| self.hop_loudness(*hop) < limit).unwrap_or(from)
     }
 
     /// The start of the last `hops` hops, if all of them are in the current section.
     fn start_in_section(&self, hops: u64) -> Option<u64> {
         let from = self.received.checked_sub(hops)?;
-        (self.hop_at(from).section == self.sections).then_some(from)
-    }
-
-    /// The number of these hops that are not silent, and their mean loudness.
-    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
-    pub(super) fn gated_mean(&self, from: u64, to: u64) -> (u64, f64) {
-        let gate = self.settings.gate.get();
-        let (count, sum) = (from..=to)
-            .map(|hop| self.hop_at(hop).energy)
-            .filter(|energy| loudness(*energy) >= gate)
-            .fold((0, 0.0), |(count, sum), energy| (count + 1, sum + energy));
-        (count, loudness(sum / (count as f64).max(1.0)))
-    }
-
-    /// The mean loudness of these hops, silent ones included.
-    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
-    fn ungated_mean(&self, from: u64, to: u64) -> f64 {
-        let sum: f64 = (from..=to).map(|hop| self.hop_at(hop).energy).sum();
-        loudness(sum / (to + 1 - from) as f64).max(SILENCE_LUFS)
-    }
-
-    fn max_loudness(&self, from: u64, to: u64) -> f64 {
-        let energies = (from..=to).map(|hop| self.hop_at(hop)).map(|Hop { energy, .. }| *energy);
-        loudness(energies.fold(0.0, f64::max)).max(SILENCE_LUFS)
-    }
-
-    fn hop_loudness(&self, hop: u64) -> f64 {
-        loudness(self.hop_at(hop).energy)
+        (self.hops.at(from).section == self.sections).then_some(from)
     }
 }
 
@@ -300,5 +271,3 @@ const MAX_STEADY_FALL_LU: f64 = 4.0;
 const MAX_STEADY_PEAK_FALL_LU: f64 = 3.0;
 /// Maximum hops of the parts that are compared at both ends.
 const MAX_PART_HOPS: u64 = 10;
-/// Loudness of digital silence, in LUFS.
-const SILENCE_LUFS: f64 = -120.0;
