@@ -82,7 +82,7 @@ fn a_file_loses_nothing_when_the_library_of_its_encoder_panics() {
     for (format, library) in [
         ("flac", CodecLibrary::FlacCodec),
         ("opus", CodecLibrary::UnsafeLibopus),
-        ("mp3", CodecLibrary::RustyMp3),
+        ("mp3:192k,builtin", CodecLibrary::RustyMp3),
     ] {
         let format: FileFormat = format.parse().unwrap();
         let (whole, frames) = encode_file(format, None);
