@@ -78,7 +78,8 @@ impl<'a> NatsCluster<'a> {
         self.nodes[node].process = None;
     }
 
-    /// Starts a server again on its ports, with what `JetStream` has stored. It may not be ready yet.
+    /// Starts a server again on its ports, with what `JetStream` has stored. It may not be ready
+    /// yet.
     ///
     /// # Errors
     /// If it cannot be started.

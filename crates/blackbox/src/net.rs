@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub struct NetNamespaces(Vec<String>);
 
 impl NetNamespaces {
-    /// Creates two with a pair of interfaces between them; `10.77.0.1` and `fd77::1` are one end, `10.77.0.2` and `fd77::2` the other.
-    /// Multicast goes through their interfaces.
+    /// Creates two with a pair of interfaces between them; `10.77.0.1` and `fd77::1` are one end,
+    /// `10.77.0.2` and `fd77::2` the other. Multicast goes through their interfaces.
     ///
     /// # Errors
     /// If this process lacks the privilege, or there is no `ip`.

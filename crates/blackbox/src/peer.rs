@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::ports::free_port;
 use crate::scratch::ScratchDir;
 
-/// The path of a program, also of one in the tests' python venv, or a message that the test is skipped without it.
+/// The path of a program, also of one in the tests' python venv, or a message that the test is
+/// skipped without it.
 ///
 /// The message bypasses the test harness's capture, so that a skip is always visible.
 #[must_use]

@@ -1,5 +1,5 @@
-//! `cluster`: the NATS servers through which stations are published to other servers and played from
-//! there.
+//! `cluster`: the NATS servers through which stations are published to other servers and played
+//! from there.
 //!
 //! Every build reads this table, so that a server without the feature `nats` reports the missing
 //! feature instead of an unknown key.
@@ -20,8 +20,8 @@ use crate::security::secrets::{RedactedDebug, SecretConfig};
 keys! {
     /// NATS, through which servers in several places play each other's stations.
     pub(crate) struct ClusterConfig {
-        /// NATS servers of one cluster: `nats://HOST`, or `tls://HOST` with TLS; the default port is
-        /// 4222.
+        /// NATS servers of one cluster: `nats://HOST`, or `tls://HOST` with TLS; the default port
+        /// is 4222.
         url: OneOrMore<ConfigValue<String>>, required "url = \"nats://nats.example\"";
         /// Name of the site, a part of every subject.
         site: ConfigValue<String> = "default";

@@ -103,11 +103,11 @@ keys! {
     pub(crate) struct HistoryConfig {
         /// Keep a history.
         enabled: bool = true;
-        /// Time for which quarters of an hour are kept. Finer steps are kept for a fixed time: seconds
-        /// for 2 days, steps of 10 seconds for 7 days, minutes for 30 days.
+        /// Time for which quarters of an hour are kept. Finer steps are kept for a fixed time:
+        /// seconds for 2 days, steps of 10 seconds for 7 days, minutes for 30 days.
         keep_days: u32 = DEFAULT_KEEP_DAYS, range KEEP_DAYS, "days";
-        /// How much of the history a crash or a power failure may lose. Below 60, the last seconds are
-        /// written at this interval besides the block of each minute.
+        /// How much of the history a crash or a power failure may lose. Below 60, the last seconds
+        /// are written at this interval besides the block of each minute.
         max_loss_s: u32 = 60, range MAX_LOSS_S, "seconds";
     }
 
@@ -119,8 +119,8 @@ keys! {
         /// `plughw:` with a card. ALSA's library starts programs and writes files for some names:
         /// list only those whose meaning in ALSA's configuration is known.
         alsa_devices: Vec<String>;
-        /// Directories for `pipe:` and `file:`. Files below them can be announced, as well as those that
-        /// were uploaded into `sounds` below the state directory.
+        /// Directories for `pipe:` and `file:`. Files below them can be announced, as well as those
+        /// that were uploaded into `sounds` below the state directory.
         roots: Vec<ConfigValue<String>>;
         /// Hosts whose `http:` and `https:` URLs may be announced: `lan` (the private networks of this
         /// machine's interfaces), host names, addresses, and networks such as `192.168.1.0/24`.

@@ -569,8 +569,9 @@ mod tests {
         }
     }
 
-    /// Every key of snapserver.conf as of 0.34 and, where it differs, 0.26: a line with a value that
-    /// is not the default, and what the result says of it. Its documentation names no other key.
+    /// Every key of snapserver.conf as of 0.34 and, where it differs, 0.26: a line with a value
+    /// that is not the default, and what the result says of it. Its documentation names no other
+    /// key.
     const KEYS: [(&str, &str); 44] = [
         ("server.threads = 3", "threads follow the machine"),
         ("server.pidfile = /run/x.pid", "none is written"),

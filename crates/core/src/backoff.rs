@@ -45,7 +45,8 @@ enum Jitter {
 }
 
 impl Backoff {
-    /// Retries of a source or a peer: random pauses of at most 0.5 s, then 1 s and so on up to 30 s.
+    /// Retries of a source or a peer: random pauses of at most 0.5 s, then 1 s and so on up to 30
+    /// s.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self::full_jitter(FIRST_PAUSE, LONGEST_PAUSE, seed)

@@ -431,7 +431,8 @@ const MAX_OVERLAP: f64 = 100e3;
 /// From this many bounds on, a line is known well enough to be contradicted.
 const MIN_KNOWN: usize = 20;
 
-/// A bound on the wrong side of the line by more than 1 ms, besides the line's own error, contradicts it.
+/// A bound on the wrong side of the line by more than 1 ms, besides the line's own error,
+/// contradicts it.
 const MAX_CONTRADICTION: f64 = 1e6;
 
 /// Stamps of the protocol are in microseconds.

@@ -1,9 +1,9 @@
 //! The pauses before a peer is contacted again whose stream has broken off.
 //!
 //! A peer that has worked is expected back soon: a radio server closes connections, or the mount is
-//! away while its source restarts. With the pauses of [`Backoff`] alone, which grow to half a minute
-//! and are forgiven after a minute without failure, such a source would be off air for longer than
-//! its peer is.
+//! away while its source restarts. With the pauses of [`Backoff`] alone, which grow to half a
+//! minute and are forgiven after a minute without failure, such a source would be off air for
+//! longer than its peer is.
 
 use crate::{Backoff, Instant, Span};
 

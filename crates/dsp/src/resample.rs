@@ -75,8 +75,8 @@ pub struct ResampleProgress {
 impl Resampler {
     /// A resampler for frames of `channels` channels.
     ///
-    /// Takes up to 1 MiB for its filter, and some milliseconds to design it. Clones share the filter;
-    /// between equal rates all resamplers share one of 0.2 MiB.
+    /// Takes up to 1 MiB for its filter, and some milliseconds to design it. Clones share the
+    /// filter; between equal rates all resamplers share one of 0.2 MiB.
     ///
     /// # Panics
     /// If `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
@@ -89,10 +89,10 @@ impl Resampler {
         Self::with_table(channels, (from, to), table)
     }
 
-    /// A resampler between equal rates with a short filter, for a player that follows a clock: 110 dB
-    /// clean up to 0.38 of the rate (18 kHz at 48 kHz), with a latency of 16 frames. The filter of
-    /// [`new`](Self::new) reaches to 0.45 of the rate, takes 40 frames and two and a half times as
-    /// long.
+    /// A resampler between equal rates with a short filter, for a player that follows a clock: 110
+    /// dB clean up to 0.38 of the rate (18 kHz at 48 kHz), with a latency of 16 frames. The filter
+    /// of [`new`](Self::new) reaches to 0.45 of the rate, takes 40 frames and two and a half times
+    /// as long.
     ///
     /// # Panics
     /// If `channels` is 0.
@@ -183,8 +183,9 @@ impl Resampler {
         Frames::from(self.table.taps() / 2)
     }
 
-    /// Input frames from the position of the next output frame to the end of the input that has been
-    /// taken, with a fraction: the time of that position, for a caller that knows the time of the input.
+    /// Input frames from the position of the next output frame to the end of the input that has
+    /// been taken, with a fraction: the time of that position, for a caller that knows the time of
+    /// the input.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "fractions of a frame, and the history's length")]
     pub fn pending(&self) -> f64 {

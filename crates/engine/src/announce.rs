@@ -207,7 +207,8 @@ impl AnnouncementQueue {
         }
     }
 
-    /// Cancels an announcement. Returns whether the mixer has it, so that the mixer has to cancel it.
+    /// Cancels an announcement. Returns whether the mixer has it, so that the mixer has to cancel
+    /// it.
     pub(crate) fn cancel(&mut self, id: u64) -> bool {
         if let Some(at) = self.queued.iter().position(|one| one.announcement.id == id) {
             self.queued.remove(at);
@@ -353,8 +354,8 @@ impl AnnouncementMixer {
         }
     }
 
-    /// Whether the next block passes unchanged: no announcement plays or waits, and the duck ramp is
-    /// complete.
+    /// Whether the next block passes unchanged: no announcement plays or waits, and the duck ramp
+    /// is complete.
     pub(crate) fn is_transparent(&self) -> bool {
         matches!(self.stage, MixerState::Idle) && self.next.is_empty() && self.duck.is_unity()
     }

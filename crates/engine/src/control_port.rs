@@ -1,9 +1,9 @@
 //! Commands to a real-time part, and events from it, with one policy for every part.
 //!
-//! No command is refused or lost. One that finds no room waits in the [`ControlPort`], in order, and
-//! is sent with a later call; a setting replaces an older one that waits. What a command carries
-//! comes back as an event, and is freed on the control thread. Room for that event is reserved
-//! before the command is sent, so it cannot be lost however rarely events are read.
+//! No command is refused or lost. One that finds no room waits in the [`ControlPort`], in order,
+//! and is sent with a later call; a setting replaces an older one that waits. What a command
+//! carries comes back as an event, and is freed on the control thread. Room for that event is
+//! reserved before the command is sent, so it cannot be lost however rarely events are read.
 //!
 //! See `docs/decisions/station-handle.md`.
 

@@ -102,8 +102,8 @@ impl ReadyChunkSink {
     /// Passes a chunk to the station. False if there is no room: the station does not run, or every
     /// buffer is in use.
     ///
-    /// The station never frees a header: the caller keeps a clone of it until the chunks of the next
-    /// header have replaced its own in the logs of the reactors.
+    /// The station never frees a header: the caller keeps a clone of it until the chunks of the
+    /// next header have replaced its own in the logs of the reactors.
     ///
     /// # Real-time
     /// Allocates for a payload that is longer than all before.

@@ -54,8 +54,8 @@ impl Rendition {
         Self { encoder, pool, outputs, write_header, demand, routed: None, pass_through: None }
     }
 
-    /// The same for readers that may be absent: meanwhile it is encoded with the least work. It goes
-    /// on all the same, so that a client that joins has sound at once.
+    /// The same for readers that may be absent: meanwhile it is encoded with the least work. It
+    /// goes on all the same, so that a client that joins has sound at once.
     #[must_use]
     pub fn with_demand(mut self, demand: Demand) -> Self {
         self.demand = demand;

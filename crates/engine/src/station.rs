@@ -254,7 +254,8 @@ impl Station {
         self.meter.push(self.block.samples());
     }
 
-    /// Processes the block, of which the first `real` frames come from a source, and feeds the taps.
+    /// Processes the block, of which the first `real` frames come from a source, and feeds the
+    /// taps.
     fn process(&mut self, now: Instant, real: usize) {
         let mut discard = |chain| self.port.reply(StationReply::Chain(chain));
         let (samples, processor) = (self.block.samples_mut(), &mut self.loudness_processor);

@@ -81,8 +81,9 @@ pub struct StationStatus {
     pub steps: StepTimes,
 }
 
-/// How long the steps of a station took, counted by fixed bounds: everything from reading its inputs
-/// to handing chunks to the reactors, with the time in which the scheduler ran something else.
+/// How long the steps of a station took, counted by fixed bounds: everything from reading its
+/// inputs to handing chunks to the reactors, with the time in which the scheduler ran something
+/// else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTimes {
     /// The number of steps up to each of [`StepTimes::BOUNDS`], but above the one before; the last

@@ -2,8 +2,8 @@
 //! loudness.
 //!
 //! This crate alone knows decoders and tag containers; `aulos-io` below it has the descriptors and
-//! threads. Everything here may wait for the disk and runs on the codec pool, the recorders' threads
-//! or the caller's thread, never on that of a station.
+//! threads. Everything here may wait for the disk and runs on the codec pool, the recorders'
+//! threads or the caller's thread, never on that of a station.
 //!
 //! ```text
 //!  file, stream --decode--> source ----ring of blocks----> station

@@ -125,7 +125,8 @@ fn find(folder: &Path, is_uploaded: bool, list: &mut SoundList, visited: &mut us
     }
 }
 
-/// Stores a sound in the folder of uploads, which is created if necessary. It is complete or absent.
+/// Stores a sound in the folder of uploads, which is created if necessary. It is complete or
+/// absent.
 ///
 /// # Errors
 /// [`StoreError`]

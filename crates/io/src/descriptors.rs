@@ -1,10 +1,10 @@
 //! File descriptors in reserve.
 //!
 //! Clients must not take the last descriptor: the state could not be saved, and no request for the
-//! server's health be answered. A new descriptor gets the lowest free number (POSIX.1-2017, 2.14), so
-//! the numbers below the limit can be divided: a port accepts no connection whose number would be in
-//! the range that others have in reserve. Counting the open descriptors was rejected: it takes a
-//! directory read for each connection.
+//! server's health be answered. A new descriptor gets the lowest free number (POSIX.1-2017, 2.14),
+//! so the numbers below the limit can be divided: a port accepts no connection whose number would
+//! be in the range that others have in reserve. Counting the open descriptors was rejected: it
+//! takes a directory read for each connection.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};

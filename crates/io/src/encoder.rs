@@ -1,8 +1,8 @@
 //! Encoders that may be those of a library of the system: MP3 by LAME.
 //!
 //! The library is loaded at run time and not linked, so that the program needs no package to be
-//! built or to run, and its licence does not extend to it: docs/decisions/mp3-encoder.md. Where it is
-//! wanted and missing, the built-in encoder encodes, so that no stream is silent; the
+//! built or to run, and its licence does not extend to it: docs/decisions/mp3-encoder.md. Where it
+//! is wanted and missing, the built-in encoder encodes, so that no stream is silent; the
 //! configuration's check and the start of the server say so.
 
 use aulos_core::{Frames, SampleSpec};

@@ -4,10 +4,10 @@ use crate::sys;
 
 /// Lets the system have each large allocation back as soon as it is freed.
 ///
-/// The status of a full house has four megabytes, and an answer to a list of calls twelve. By itself
-/// glibc raises the size from which it maps blocks one by one to the largest that was ever freed (up to
-/// 32 MiB). After that large texts come and go in the same heap as what stays, and leave holes: with
-/// the same live bytes the heap was three times as large.
+/// The status of a full house has four megabytes, and an answer to a list of calls twelve. By
+/// itself glibc raises the size from which it maps blocks one by one to the largest that was ever
+/// freed (up to 32 MiB). After that large texts come and go in the same heap as what stays, and
+/// leave holes: with the same live bytes the heap was three times as large.
 ///
 /// Gives whether the allocator is one that can be told so. To be called once, at the start.
 pub fn map_large_allocations() -> bool {
@@ -16,14 +16,14 @@ pub fn map_large_allocations() -> bool {
 
 /// Gives free memory back to the system, from within the heap too. Gives whether there was any.
 ///
-/// Other threads that allocate wait meanwhile, some milliseconds for each hundred megabytes: for the
-/// moment after much was freed, and never for a real-time thread.
+/// Other threads that allocate wait meanwhile, some milliseconds for each hundred megabytes: for
+/// the moment after much was freed, and never for a real-time thread.
 pub fn release_free_memory() -> bool {
     sys::release_free_memory()
 }
 
-/// Bytes of a large allocation. Below it the heap is used again and again by the same sizes; above it a
-/// call to the system is small beside what is done with the bytes.
+/// Bytes of a large allocation. Below it the heap is used again and again by the same sizes; above
+/// it a call to the system is small beside what is done with the bytes.
 const LARGE: i32 = 256 << 10;
 
 #[cfg(test)]

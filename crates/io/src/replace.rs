@@ -105,8 +105,8 @@ impl Replacement {
     }
 }
 
-/// Creates the temporary file of a new file at `target`, locked by this process. Its name depends on
-/// the target only, so the next run reuses what a killed run left behind.
+/// Creates the temporary file of a new file at `target`, locked by this process. Its name depends
+/// on the target only, so the next run reuses what a killed run left behind.
 ///
 /// # Errors
 /// [`ReplaceError::ReadOnly`], [`ReplaceError::Busy`] when another process writes the same file, or

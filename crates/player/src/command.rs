@@ -34,8 +34,8 @@ pub struct PlayOutput {
     pub quiet: bool,
 }
 
-/// Plays until a signal (SIGINT, SIGTERM, SIGHUP), or until the reader of a pipe of samples is gone.
-/// Sound goes on without a reader of the status.
+/// Plays until a signal (SIGINT, SIGTERM, SIGHUP), or until the reader of a pipe of samples is
+/// gone. Sound goes on without a reader of the status.
 ///
 /// # Errors
 /// [`PlayError`].

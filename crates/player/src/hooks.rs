@@ -1,8 +1,8 @@
 //! Programs that are run when sound begins and ends, and when the volume changes.
 //!
 //! They run on threads of their own, one at a time: neither the player's thread nor the messages
-//! wait for them. Of events that come meanwhile the newest one is kept, because it is the state that
-//! counts.
+//! wait for them. Of events that come meanwhile the newest one is kept, because it is the state
+//! that counts.
 
 use std::ffi::OsStr;
 use std::io;

@@ -29,8 +29,8 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
-// Unsafe code is in `output::alsa::sys`, which calls ALSA's library, and `output::alsa::ioctl`, which
-// calls the kernel.
+// Unsafe code is in `output::alsa::sys`, which calls ALSA's library, and `output::alsa::ioctl`,
+// which calls the kernel.
 
 mod address;
 #[cfg(any(feature = "alsa", feature = "pulse"))]

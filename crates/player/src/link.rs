@@ -247,8 +247,8 @@ impl Link {
         }
     }
 
-    /// Reads into `buffer` and delivers what that contains; the number of bytes, zero if nothing was
-    /// there. After an error the connection is closed.
+    /// Reads into `buffer` and delivers what that contains; the number of bytes, zero if nothing
+    /// was there. After an error the connection is closed.
     pub(crate) fn read(
         &mut self,
         buffer: &mut [u8],

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "options of the command line")]
 pub struct TlsFiles {
-    /// Certificates of authorities that the server's is issued by, or the server's own one; those of
-    /// the system if there is none.
+    /// Certificates of authorities that the server's is issued by, or the server's own one; those
+    /// of the system if there is none.
     pub server_ca: Option<PathBuf>,
     /// Certificate of this player, for servers that require one.
     pub certificate: Option<PathBuf>,

@@ -38,8 +38,8 @@ pub(crate) enum TransportEvent<'a> {
 }
 
 impl Transport {
-    /// Begins the handshakes on a connected socket. `host` is the name that the server's certificate
-    /// must have.
+    /// Begins the handshakes on a connected socket. `host` is the name that the server's
+    /// certificate must have.
     pub(crate) fn new(
         socket: OwnedFd,
         address: &ServerAddress,
@@ -97,8 +97,8 @@ impl Transport {
         Ok(())
     }
 
-    /// Reads into `buffer` and delivers what that contains; the number of bytes, zero if nothing was
-    /// there.
+    /// Reads into `buffer` and delivers what that contains; the number of bytes, zero if nothing
+    /// was there.
     pub(crate) fn read(
         &mut self,
         buffer: &mut [u8],
@@ -128,7 +128,8 @@ impl Transport {
     ) -> io::Result<()> {
         let Self { tls, websocket, is_ready, pending, plain, .. } = self;
         let mut bytes = received;
-        // What has arrived with the end of the connection is delivered all the same: it may say why.
+        // What has arrived with the end of the connection is delivered all the same: it may say
+        // why.
         let mut end = Ok(());
         if let Some(tls) = tls {
             plain.clear();

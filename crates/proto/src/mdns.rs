@@ -1,9 +1,9 @@
 //! Multicast DNS and DNS-SD on the asking side: which servers of a type are there?
 //!
 //! Enough for a player that looks for its server: one-shot queries (RFC 6762 section 5.1), whose
-//! answers come by unicast, and the records PTR, SRV, A and AAAA of the answers (RFC 1035, RFC 6763).
-//! The server announces itself with a library, which costs more than the rest of a small player
-//! (`docs/decisions/mdns.md`).
+//! answers come by unicast, and the records PTR, SRV, A and AAAA of the answers (RFC 1035, RFC
+//! 6763). The server announces itself with a library, which costs more than the rest of a small
+//! player (`docs/decisions/mdns.md`).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

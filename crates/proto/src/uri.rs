@@ -30,7 +30,8 @@ pub struct Uri {
     pub port: Option<u16>,
     /// Last port of a range, as in `udp://0.0.0.0:6000-6999`.
     pub last_port: Option<u16>,
-    /// Path with its leading slash, decoded; for `alsa` and `pulse` all that is in front of the query.
+    /// Path with its leading slash, decoded; for `alsa` and `pulse` all that is in front of the
+    /// query.
     pub path: String,
     /// Query pairs in their order, decoded; keys may repeat. `+` stays a plus, because names
     /// contain it.
@@ -60,7 +61,8 @@ impl Uri {
     }
 }
 
-/// Schemes whose URIs name a device where others have a host, as in `alsa://hw:1,0`: it is the path.
+/// Schemes whose URIs name a device where others have a host, as in `alsa://hw:1,0`: it is the
+/// path.
 const DEVICE_SCHEMES: [&str; 2] = ["alsa", "pulse"];
 
 impl FromStr for Uri {
@@ -207,8 +209,8 @@ pub fn percent_encode(text: &str) -> String {
     encode(text, |c| ESCAPED.contains(c) || c.is_control() || c.is_whitespace())
 }
 
-/// Escapes a path or a value as a part of a URL for other programs, which is ASCII (RFC 3986, section
-/// 2).
+/// Escapes a path or a value as a part of a URL for other programs, which is ASCII (RFC 3986,
+/// section 2).
 #[must_use]
 pub fn percent_encode_url(text: &str) -> String {
     encode(text, |c| ESCAPED.contains(c) || "[]".contains(c) || !c.is_ascii_graphic())

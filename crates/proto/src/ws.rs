@@ -14,11 +14,12 @@ use crate::snap::wire;
 
 pub use client::{MAX_RESPONSE_HEAD, WsClient, WsClientError, WsClientEvent};
 
-/// Maximum size of a client's message in bytes: the largest message that a session accepts, with its
-/// header.
+/// Maximum size of a client's message in bytes: the largest message that a session accepts, with
+/// its header.
 pub const MAX_MESSAGE: usize = crate::snap::session::MAX_READ + 64;
 
-/// Maximum size of a server's message in bytes: the largest message of the protocol, with its header.
+/// Maximum size of a server's message in bytes: the largest message of the protocol, with its
+/// header.
 pub const MAX_SERVER_MESSAGE: usize = wire::MAX_MESSAGE + wire::HEADER_LEN;
 
 /// Maximum length of a frame header that the server writes: unmasked, with a 64-bit length.

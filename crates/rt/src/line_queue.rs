@@ -4,8 +4,8 @@
 //! thread, which says how many lines are missing as soon as the output takes lines again. A pipe
 //! whose reader stands still, a full disk and a closed terminal thus cost lines, and nothing else.
 //!
-//! Rejected: writing only when `poll` says that the output has room. A file on a network disk always
-//! says so and then waits, and of two threads that were told so only one is right.
+//! Rejected: writing only when `poll` says that the output has room. A file on a network disk
+//! always says so and then waits, and of two threads that were told so only one is right.
 
 use std::io;
 use std::time::Duration;

@@ -5,8 +5,8 @@
 //! position where they are missing. Formatting is too slow for the real-time side
 //! (`docs/decisions/real-time-memory.md`).
 //!
-//! The server does not use it: its real-time threads publish counters. It is for other programs; the
-//! example `c_callback` shows it.
+//! The server does not use it: its real-time threads publish counters. It is for other programs;
+//! the example `c_callback` shows it.
 
 use crate::ring::{Consumer, Producer, ring};
 

@@ -1,7 +1,7 @@
 //! Reads from stream sockets with the time of arrival.
 //!
-//! A thread that wakes up late reads late. Protocols that compare clocks want to know when the bytes
-//! arrived, and the kernel can tell (`SO_TIMESTAMPING`).
+//! A thread that wakes up late reads late. Protocols that compare clocks want to know when the
+//! bytes arrived, and the kernel can tell (`SO_TIMESTAMPING`).
 
 use std::io;
 use std::os::fd::AsFd;

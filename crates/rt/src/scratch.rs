@@ -1,10 +1,10 @@
 //! Working memory of libraries that ask the allocator for it in every call.
 //!
 //! Such a library gives back all of it before it returns. A thread with a deadline cannot let it
-//! call the system's allocator, which may lock and ask the kernel. In a program whose allocator is a
-//! [`ScratchAllocator`], what a thread asks for during [`with_scratch`] comes from an arena that no
-//! other thread has, as from a stack; everything else comes from the allocator behind it. Without
-//! such an allocator [`with_scratch`] changes nothing.
+//! call the system's allocator, which may lock and ask the kernel. In a program whose allocator is
+//! a [`ScratchAllocator`], what a thread asks for during [`with_scratch`] comes from an arena that
+//! no other thread has, as from a stack; everything else comes from the allocator behind it.
+//! Without such an allocator [`with_scratch`] changes nothing.
 //!
 //! Calling the library on another thread was rejected for what has a delay of a few milliseconds:
 //! `docs/decisions/opus-codec.md`.
@@ -152,14 +152,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ScratchAllocator<A> {
             scratch.give_back(block, layout.size());
             SCRATCH.set(scratch);
         } else {
-            // SAFETY: the caller keeps the contract of `dealloc`, and the block is of that allocator.
+            // SAFETY: the caller keeps the contract of `dealloc`, and the block is of that
+            // allocator.
             unsafe { self.0.dealloc(block, layout) };
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if !is_of_an_arena(block) {
-            // SAFETY: the caller keeps the contract of `realloc`, and the block is of that allocator.
+            // SAFETY: the caller keeps the contract of `realloc`, and the block is of that
+            // allocator.
             return unsafe { self.0.realloc(block, layout, size) };
         }
         // SAFETY: the caller keeps the contract of `realloc`: the size is not zero and fits.
@@ -268,8 +270,8 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 const NO_SCRATCH: Scratch = Scratch { base: ptr::null_mut(), used: 0, blocks: 0, is_active: false };
 
 thread_local! {
-    /// Apart from the lease and without a destructor: the allocator reads it, and its first use must
-    /// not allocate.
+    /// Apart from the lease and without a destructor: the allocator reads it, and its first use
+    /// must not allocate.
     static SCRATCH: Cell<Scratch> = const { Cell::new(NO_SCRATCH) };
 
     static LEASE: Lease = const { Lease(Cell::new(None)) };
@@ -279,7 +281,8 @@ thread_local! {
 /// workers, reactors, codec pool and datagram threads are at most four each.
 const ARENAS: u32 = 64;
 
-/// Twice what libopus reserves where it has a stack of its own (`GLOBAL_STACK_SIZE`, 120,000 bytes).
+/// Twice what libopus reserves where it has a stack of its own (`GLOBAL_STACK_SIZE`, 120,000
+/// bytes).
 const ARENA_BYTES: usize = 256 << 10;
 
 /// That of a page: no library has asked for more.

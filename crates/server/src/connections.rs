@@ -86,8 +86,8 @@ impl ConnectionPermit {
         }
     }
 
-    /// Sets the client of the connection's next request, where a trusted proxy passes on requests of
-    /// many. The slot counts for that client from now on, and is no longer permanent if it is
+    /// Sets the client of the connection's next request, where a trusted proxy passes on requests
+    /// of many. The slot counts for that client from now on, and is no longer permanent if it is
     /// another one than before.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! The memory of unfinished input: lines, messages and bodies whose end has not come.
 //!
 //! Each of them has a limit, but a thousand connections that never send the end would together hold
-//! hundreds of megabytes. So all connections share one budget. It counts at the socket, where a line,
-//! a message of a WebSocket and the body of a request are alike.
+//! hundreds of megabytes. So all connections share one budget. It counts at the socket, where a
+//! line, a message of a WebSocket and the body of a request are alike.
 
 use std::error::Error;
 use std::io;
@@ -65,7 +65,8 @@ impl UnfinishedInput<'_> {
     /// Counts received bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`], when the budget is exhausted; the connection is to be closed.
+    /// [`io::ErrorKind::OutOfMemory`], when the budget is exhausted; the connection is to be
+    /// closed.
     pub(crate) fn receive(&self, count: usize) -> io::Result<()> {
         let before = self.bytes.fetch_add(count, Ordering::Relaxed);
         let more = charge(before + count) - charge(before);

@@ -1,5 +1,5 @@
-//! The log lines of this process that were lost. The log belongs to the program and not to a server,
-//! so the program says where the count is.
+//! The log lines of this process that were lost. The log belongs to the program and not to a
+//! server, so the program says where the count is.
 
 use std::sync::OnceLock;
 

@@ -1,9 +1,9 @@
 //! The thread that writes the state.
 //!
 //! It does nothing else: a page that lies on a network disk which does not answer must not keep
-//! volumes and names from being saved, as it did when both shared the runtime's threads. Its priority
-//! is lower than that of the others: writing the text of thousands of clients takes 60 ms of a processor,
-//! which answers waited for on a machine with two.
+//! volumes and names from being saved, as it did when both shared the runtime's threads. Its
+//! priority is lower than that of the others: writing the text of thousands of clients takes 60 ms
+//! of a processor, which answers waited for on a machine with two.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! FLAC for listeners who may be absent.
 //!
 //! Three quarters of what an idle station with FLAC costs is its compression. While nobody listens,
-//! the samples are stored in frames as they are: a listener who joins gets a second of them and then
-//! compressed ones, in one stream with continuous numbers.
+//! the samples are stored in frames as they are: a listener who joins gets a second of them and
+//! then compressed ones, in one stream with continuous numbers.
 
 use aulos_core::{Block, Codec, Frames, SampleFormat, SampleSpec};
 use aulos_engine::encode::{Effort, EncodeError, Encoder, FlacEncoder, UnsupportedFormat};

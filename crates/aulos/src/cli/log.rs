@@ -1,8 +1,8 @@
 //! The log on standard error: text, JSON, or the fields of systemd's journal.
 //!
 //! The journal takes text from standard error too, but then it does not know levels and fields. Its
-//! protocol is a datagram per line (`systemd.io/JOURNAL_NATIVE_PROTOCOL`); a library for it would be
-//! longer than this.
+//! protocol is a datagram per line (`systemd.io/JOURNAL_NATIVE_PROTOCOL`); a library for it would
+//! be longer than this.
 //!
 //! No line is waited for, wherever it goes: see [`console`].
 

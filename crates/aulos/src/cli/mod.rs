@@ -41,8 +41,8 @@ use snapcast::{snapclient, snapserver};
 
 /// Audio server for synchronized playback, and tools for loudness and RTP
 ///
-/// `aulos serve` receives live audio from FIFOs, programs, files, web radio, live source clients and
-/// RTP, plays the next source when one fails, and plays every station in sync on Snapcast
+/// `aulos serve` receives live audio from FIFOs, programs, files, web radio, live source clients
+/// and RTP, plays the next source when one fails, and plays every station in sync on Snapcast
 /// clients and in web browsers. The other commands measure, normalize, record and relay audio, and
 /// control a server.
 #[derive(Debug, Parser)]
@@ -75,9 +75,10 @@ enum Command {
     /// Run the server
     ///
     /// Without a configuration file the server runs one station, `default`, which plays the audio
-    /// written to a FIFO and, while there is none, a built-in programme. It accepts connections from
-    /// this machine only, unless `listen.address` says otherwise. SIGINT (Ctrl-C) and SIGTERM stop
-    /// the server. SIGHUP reloads the configuration file; unchanged stations continue without a gap.
+    /// written to a FIFO and, while there is none, a built-in programme. It accepts connections
+    /// from this machine only, unless `listen.address` says otherwise. SIGINT (Ctrl-C) and SIGTERM
+    /// stop the server. SIGHUP reloads the configuration file; unchanged stations continue without
+    /// a gap.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ConfigArgs),
     /// Check a configuration file
@@ -105,25 +106,25 @@ Examples:
     Scan(scan::ScanArgs),
     /// Normalize the loudness of files and folders
     ///
-    /// Applies one gain, computed from a measurement of the whole file (the default), one gain and a
-    /// limiter, or the time-varying gain and the limiter of a station. Prints the loudness before and
-    /// after, and reports a target that could not be reached. Writes WAVE, FLAC or Opus, to new files
-    /// or in place.
+    /// Applies one gain, computed from a measurement of the whole file (the default), one gain and
+    /// a limiter, or the time-varying gain and the limiter of a station. Prints the loudness before
+    /// and after, and reports a target that could not be reached. Writes WAVE, FLAC or Opus, to new
+    /// files or in place.
     #[command(after_help = normalize::EXAMPLES)]
     Normalize(normalize::NormalizeArgs),
     /// Measure the loudness of a source while it plays
     ///
-    /// Shows momentary (M), short-term (S) and integrated (I) loudness, loudness range (LRA) and true
-    /// peak as defined by ITU-R BS.1770-4 and EBU R 128: as one text line per second, with --json as
-    /// ten JSON lines per second. Ends with a summary when the source ends or on Ctrl-C; a FIFO or a
-    /// listening port waits for the next sender instead.
+    /// Shows momentary (M), short-term (S) and integrated (I) loudness, loudness range (LRA) and
+    /// true peak as defined by ITU-R BS.1770-4 and EBU R 128: as one text line per second, with
+    /// --json as ten JSON lines per second. Ends with a summary when the source ends or on Ctrl-C;
+    /// a FIFO or a listening port waits for the next sender instead.
     #[command(after_help = meter::EXAMPLES)]
     Meter(meter::MeterArgs),
     /// Record a source into files
     ///
-    /// Writes WAVE, FLAC, Ogg Opus or MP3, and starts a new file after a duration, at a size or at full
-    /// hours, without a gap between files. After a crash at most the last half second is missing;
-    /// after a power failure, at most the last six seconds.
+    /// Writes WAVE, FLAC, Ogg Opus or MP3, and starts a new file after a duration, at a size or at
+    /// full hours, without a gap between files. After a crash at most the last half second is
+    /// missing; after a power failure, at most the last six seconds.
     #[command(after_help = record::EXAMPLES)]
     Record(record::RecordArgs),
     /// Play a station in sync with its other players
@@ -143,8 +144,8 @@ Examples:
     Relay(relay::RelayArgs),
     /// Call a control method of a running server
     ///
-    /// Prints the result as JSON. Exits with 1 if the server answers with an error, and with 69 if it
-    /// cannot be reached or does not answer within 5 s.
+    /// Prints the result as JSON. Exits with 1 if the server answers with an error, and with 69 if
+    /// it cannot be reached or does not answer within 5 s.
     #[command(after_help = "\
 Examples:
   aulos rpc Server.GetStatus
@@ -167,8 +168,8 @@ Examples:
     Reload(calls::ReloadArgs),
     /// Play a sound over a station's programme
     ///
-    /// The programme is ducked meanwhile. All clients of a station hear it, or those of one group, or
-    /// one client. Announcements to the same clients play one after the other.
+    /// The programme is ducked meanwhile. All clients of a station hear it, or those of one group,
+    /// or one client. Announcements to the same clients play one after the other.
     #[command(after_help = calls::ANNOUNCE_EXAMPLES)]
     Announce(calls::AnnounceArgs),
     /// Print the recorded history of loudness
@@ -291,8 +292,8 @@ pub(crate) fn main() -> Exit {
     exit
 }
 
-/// Of several commands that a word resembles, keeps the most similar one: `serve` for `serv`, and not
-/// `snapserver` before it.
+/// Of several commands that a word resembles, keeps the most similar one: `serve` for `serv`, and
+/// not `snapserver` before it.
 fn keep_nearest_command(error: &mut clap::Error) {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return;

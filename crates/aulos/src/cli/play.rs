@@ -56,8 +56,8 @@ pub(super) struct PlayArgs {
     #[arg(long, value_name = "MS", default_value = "0", value_parser = parse_latency)]
     #[arg(allow_negative_numbers = true)]
     latency: Span,
-    /// Sample format of a file, a device or standard output: 16, 24 (in 4 bytes; in WAVE in 3), 32 or f32
-    /// [default: the format of the stream]
+    /// Sample format of a file, a device or standard output: 16, 24 (in 4 bytes; in WAVE in 3), 32
+    /// or f32 [default: the format of the stream]
     #[arg(long, value_parser = parse_format)]
     format: Option<SampleFormat>,
     /// What follows the volume that the server sets: `software`, `none` or `script:PATH`

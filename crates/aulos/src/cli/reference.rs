@@ -1,5 +1,5 @@
-//! The pages of the reference about the command line and its exit codes, made from their tables. They
-//! exist in the tests only: the program itself prints help and manual pages.
+//! The pages of the reference about the command line and its exit codes, made from their tables.
+//! They exist in the tests only: the program itself prints help and manual pages.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -58,7 +58,8 @@ pub(super) struct RelayArgs {
     /// How long a packet waits for a missing earlier one, 0 to 1000 ms
     #[arg(long, value_name = "MS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     hold: u32,
-    /// Time without packets after which another sender address may take over a stream, 0 to 60000 ms
+    /// Time without packets after which another sender address may take over a stream, 0 to 60000
+    /// ms
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(0..=60_000))]
     takeover: u32,
     /// Send each stream from the port on which it is received (symmetric RTP)

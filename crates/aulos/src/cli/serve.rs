@@ -21,8 +21,8 @@ use super::output::console::{self, StartupMessage};
 /// The handler of SIGHUP, with the runtime that it belongs to.
 ///
 /// It is installed before the arguments are parsed: a program that starts a server may send the
-/// signal at once, to have it read a configuration that has just been written, and without a handler
-/// the signal would end the server.
+/// signal at once, to have it read a configuration that has just been written, and without a
+/// handler the signal would end the server.
 pub(super) struct HangupHandler {
     runtime: Runtime,
     hangup: Signal,

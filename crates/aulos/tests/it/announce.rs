@@ -380,8 +380,8 @@ pub(crate) fn judge(name: &str, samples: &[f32]) -> f64 {
     summary.split("I:").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Plays an announcement over silence: all of it, without the silence around it, which the gate would
-/// not leave out of the first and last 400 ms.
+/// Plays an announcement over silence: all of it, without the silence around it, which the gate
+/// would not leave out of the first and last 400 ms.
 pub(crate) fn until_silence(sound: &mut Listening) -> Vec<f32> {
     let (mut heard, mut said) = (Vec::new(), 0);
     // All of it, and then a quarter of a second of silence.

@@ -110,8 +110,8 @@ fn garbage_is_answered_and_the_connection_lives() {
     assert_eq!(counter(&server, "rpc_not_understood"), 8);
 }
 
-/// What a page of any site can let a browser send to any port: the request line comes first, the body
-/// is the page's own (`fetch(url, { method: "POST", mode: "no-cors", body })`, or a form).
+/// What a page of any site can let a browser send to any port: the request line comes first, the
+/// body is the page's own (`fetch(url, { method: "POST", mode: "no-cors", body })`, or a form).
 #[test]
 fn a_call_in_the_body_of_an_http_request_is_not_carried_out_and_not_answered() {
     let server = Server::start();
@@ -155,8 +155,8 @@ fn a_line_without_an_end_is_cut_and_counted() {
     assert_eq!(counter(&server, "controllers_cut_long_line"), 1);
 }
 
-/// The answers to two batches have more than eight megabytes: all that one address may have in memory
-/// of batches.
+/// The answers to two batches have more than eight megabytes: all that one address may have in
+/// memory of batches.
 #[test]
 fn answers_that_are_not_read_are_limited_per_address() {
     let server = Server::start();

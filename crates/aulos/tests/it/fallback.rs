@@ -1,5 +1,5 @@
-//! Which source a station plays: preferences by the control API, what everybody hears of it, and what is
-//! heard when nothing is left.
+//! Which source a station plays: preferences by the control API, what everybody hears of it, and
+//! what is heard when nothing is left.
 
 use std::io::Write as _;
 use std::net::TcpListener;

@@ -116,7 +116,8 @@ fn every_container_is_correct_and_encoded_once() {
     eventually(|| codecs(&mut caller) == 0);
 }
 
-/// The pages of some seconds of a stream: for each its frames at 48 kHz, its packets, and its bytes.
+/// The pages of some seconds of a stream: for each its frames at 48 kHz, its packets, and its
+/// bytes.
 fn pages(server: &Playing, path: &str) -> Vec<(u64, usize, usize)> {
     let (_, body) = get(server, path, "", 60_000);
     let (mut rest, mut before, mut all) = (&body[..], 0, Vec::new());

@@ -85,7 +85,8 @@ fn a_batch_of_calls_does_not_block_other_controllers() {
     assert_eq!(answer.matches("\"percent\":7").count(), 256);
 }
 
-/// Calls whose work grows with the number of clients wait for each other; a short one waits for none of them.
+/// Calls whose work grows with the number of clients wait for each other; a short one waits for
+/// none of them.
 #[test]
 fn a_short_call_is_answered_while_long_ones_wait() {
     let (_, control) = control();

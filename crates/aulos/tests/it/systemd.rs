@@ -1,5 +1,5 @@
-//! The page about systemd: its unit is valid, and its configuration runs in the service's sandbox as
-//! far as a test may build it.
+//! The page about systemd: its unit is valid, and its configuration runs in the service's sandbox
+//! as far as a test may build it.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};

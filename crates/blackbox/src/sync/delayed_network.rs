@@ -1,8 +1,8 @@
 //! A network of several namespaces, each behind a line with a delay of its own in each direction,
 //! that can be cut: places that are connected through NATS.
 //!
-//! As in [`delayed_link`](super::delayed_link), a thread takes each packet from one tunnel interface
-//! to another one, later. Kernels without `netem` can do that too.
+//! As in [`delayed_link`](super::delayed_link), a thread takes each packet from one tunnel
+//! interface to another one, later. Kernels without `netem` can do that too.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -81,7 +81,8 @@ pub(crate) fn listen_for(
 }
 
 /// A tenth of a second at 48 kHz: a tone of 440 Hz has 44 whole periods in it. The clock of a live
-/// source may be corrected by up to 400 ppm, which over a whole second would look like another tone.
+/// source may be corrected by up to 400 ppm, which over a whole second would look like another
+/// tone.
 const WINDOW: usize = 4_800;
 
 /// The share of the energy that is a tone of 440 Hz: the mean over windows of a tenth of a second.

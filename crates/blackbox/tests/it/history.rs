@@ -1,5 +1,5 @@
-//! The history of loudness: what survives a kill and a full disk, what the API answers, and the plot
-//! of the page.
+//! The history of loudness: what survives a kill and a full disk, what the API answers, and the
+//! plot of the page.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! A log that nobody reads any more, that stands still, or that lies on a full disk costs lines, and
-//! nothing else.
+//! A log that nobody reads any more, that stands still, or that lies on a full disk costs lines,
+//! and nothing else.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;

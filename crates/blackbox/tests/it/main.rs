@@ -1,8 +1,8 @@
 //! The built server with real peers. One program, so that everything is linked once.
 //!
-//! Tests in real time mostly wait, so they run side by side as far as they do not disturb each other
-//! ([`shared_turn`], [`quiet_turn`], [`timed_turn`]). One that measures microseconds, loads the machine
-//! or needs one of its ports has the machine alone ([`turn`]).
+//! Tests in real time mostly wait, so they run side by side as far as they do not disturb each
+//! other ([`shared_turn`], [`quiet_turn`], [`timed_turn`]). One that measures microseconds, loads
+//! the machine or needs one of its ports has the machine alone ([`turn`]).
 //!
 //! `AULOS_SOAK=1` (`make soak`) runs the long forms.
 

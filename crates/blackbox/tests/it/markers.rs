@@ -1,5 +1,5 @@
-//! Markers of a recording through the server: ffprobe reads them in the file, and a kill right after
-//! the answer takes none away.
+//! Markers of a recording through the server: ffprobe reads them in the file, and a kill right
+//! after the answer takes none away.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -218,8 +218,8 @@ fn the_next_source_plays_when_the_origin_is_killed() {
     again.stop().unwrap();
 }
 
-/// One of two origins sends; when it is killed, the other one does within two terms of the lease, and
-/// the first one stays on stand-by when it is back.
+/// One of two origins sends; when it is killed, the other one does within two terms of the lease,
+/// and the first one stays on stand-by when it is back.
 #[test]
 fn the_standby_takes_over_and_the_first_origin_stays_on_standby() {
     retry_after_stall("nats::the_standby_takes_over", || {

@@ -179,7 +179,8 @@ fn events_come_to_the_page_and_stay_until_they_are_acknowledged() {
 const WAVEFORM_IS_DRAWN: &str = "(() => {
     const canvas = document.querySelector('canvas.waveform');
     if (!canvas?.width) return false;
-    // Of a copy: Chromium warns when the same canvas is read twice, and the page must cause no warning.
+    // Of a copy: Chromium warns when the same canvas is read twice, and the page must cause no
+    // warning.
     const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
     copy.drawImage(canvas, 0, 0);
     const { data } = copy.getImageData(0, canvas.height / 2 | 0, canvas.width, 1);

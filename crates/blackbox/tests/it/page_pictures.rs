@@ -1,9 +1,9 @@
-//! Each view of the page at the sizes of a phone, a laptop and a wall screen, in dark and light: what
-//! a checker of accessibility does not see (text that is cut off, controls that overlap or break into
-//! two lines, content that moves by itself), and the pictures of the documentation.
+//! Each view of the page at the sizes of a phone, a laptop and a wall screen, in dark and light:
+//! what a checker of accessibility does not see (text that is cut off, controls that overlap or
+//! break into two lines, content that moves by itself), and the pictures of the documentation.
 //!
-//! `AULOS_BLESS=1` writes `docs/images/page-VIEW.webp`, one sheet of six pictures for each view, and
-//! each picture into the folder `page-pictures` beside the tested program, for a close look.
+//! `AULOS_BLESS=1` writes `docs/images/page-VIEW.webp`, one sheet of six pictures for each view,
+//! and each picture into the folder `page-pictures` beside the tested program, for a close look.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The page below a path prefix of a reverse proxy: no address leaves the prefix, and WebSockets pass.
+//! The page below a path prefix of a reverse proxy: no address leaves the prefix, and WebSockets
+//! pass.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! A server that passes the chunks of another one on: their bytes, their time, and what follows when
-//! the other one is gone.
+//! A server that passes the chunks of another one on: their bytes, their time, and what follows
+//! when the other one is gone.
 //!
 //! Both servers stamp chunks with the clock of this machine, so playout times can be compared
 //! without a player: a stamp plus the buffer of its server.

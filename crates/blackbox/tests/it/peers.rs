@@ -52,7 +52,8 @@ fn passes(bits: SampleWidth, codec: &str) {
     let Some(peers) = find() else { return };
     let _turn = timed_turn();
     let sound = programme(frames(), bits, 3);
-    // Snapserver shifts all timestamps whenever its writer is late, which happens on a busy machine.
+    // Snapserver shifts all timestamps whenever its writer is late, which happens on a busy
+    // machine.
     let heard = retry(&format!("snapserver's {codec} {bits:?}"), || {
         let heard = through_snapserver(&peers, bits, codec, &sound);
         let faults = compare(&sound, &heard.captured);

@@ -345,7 +345,8 @@ fn pipewire_plays_the_rtp_that_a_station_announces() {
              \"10.77.0.1\", sap = true }}]\n"
         );
         let server = net.run_inside(0, || AulosServer::start(&scratch, &config).unwrap());
-        // The stream exists from the announcement on, the second of which comes after half a minute.
+        // The stream exists from the announcement on, the second of which comes after half a
+        // minute.
         let (mut recorded, mut since) = (pipewire.record("received"), Instant::now());
         let mut samples = Vec::new();
         wait_for("three seconds of it", 3 * PATIENCE, || {

@@ -164,8 +164,8 @@ fn a_server_that_hangs_up_leaves_no_hole_while_the_buffer_lasts() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
             std::thread::spawn(move || {
-                // Each listener gets a burst of four seconds, then audio in real time, and is disconnected
-                // three seconds later.
+                // Each listener gets a burst of four seconds, then audio in real time, and is
+                // disconnected three seconds later.
                 for mut stream in listener.incoming().take(16).flatten() {
                     let tone = tone.clone();
                     std::thread::spawn(move || {

@@ -2,9 +2,9 @@
 //! its own clock, or a machine that stood still.
 //!
 //! Either is no evidence about the server, whose faults occur each time. Only what is explained is
-//! repeated, by one loop, and each repetition prints a line `retried: ...`, which `scripts/test` counts
-//! in its last line. What is not explained fails here; `scripts/test` runs it once more, alone, if the
-//! processors were busy, and counts that too.
+//! repeated, by one loop, and each repetition prints a line `retried: ...`, which `scripts/test`
+//! counts in its last line. What is not explained fails here; `scripts/test` runs it once more,
+//! alone, if the processors were busy, and counts that too.
 
 use std::cell::Cell;
 use std::panic::{catch_unwind, resume_unwind};

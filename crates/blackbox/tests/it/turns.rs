@@ -44,8 +44,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// Whether a test may start: beside its own kind only, after those of the kinds before, and after
-    /// the long ones of its kind.
+    /// Whether a test may start: beside its own kind only, after those of the kinds before, and
+    /// after the long ones of its kind.
     fn has_room(&self, need: Need, is_long: bool) -> bool {
         let kind = need as usize;
         let others = self.running.iter().enumerate().filter(|(other, _)| *other != kind);
@@ -106,8 +106,8 @@ pub(crate) fn turn() -> Turn {
     Turn::take(Need::Alone, false)
 }
 
-/// Use beside two others of the same kind: for a test that compares each frame or the times at which
-/// they sound, and whose programs together need a small part of a core.
+/// Use beside two others of the same kind: for a test that compares each frame or the times at
+/// which they sound, and whose programs together need a small part of a core.
 pub(crate) fn timed_turn() -> Turn {
     Turn::take(Need::Timed, false)
 }
@@ -117,8 +117,9 @@ pub(crate) fn long_timed_turn() -> Turn {
     Turn::take(Need::Timed, true)
 }
 
-/// Use beside a few tests of the same kind: for one that hardly loads the machine, and whose foreign
-/// client corrects its clock when it is run late. A snapserver does so sooner: [`timed_turn`].
+/// Use beside a few tests of the same kind: for one that hardly loads the machine, and whose
+/// foreign client corrects its clock when it is run late. A snapserver does so sooner:
+/// [`timed_turn`].
 pub(crate) fn quiet_turn() -> Turn {
     Turn::take(Need::Quiet, false)
 }

@@ -369,7 +369,8 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Whether an unknown key was probably meant to be this one; that it is unknown is said already.
+    /// Whether an unknown key was probably meant to be this one; that it is unknown is said
+    /// already.
     fn is_misspelt(&self, key: &Key) -> bool {
         let names = self.known_names();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -148,7 +148,8 @@ impl CertificateFiles {
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         let path = &self.identity.key;
-        // PKCS #8 (RFC 7468, section 11), and the older form of OpenSSL (RFC 1421, section 4.6.1.1).
+        // PKCS #8 (RFC 7468, section 11), and the older form of OpenSSL (RFC 1421, section
+        // 4.6.1.1).
         if contains(&self.key, b"BEGIN ENCRYPTED") || contains(&self.key, b"4,ENCRYPTED") {
             return Err(TlsError {
                 hint: "write it without one: openssl pkey -in KEY -out NEW",

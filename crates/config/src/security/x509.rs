@@ -1,7 +1,7 @@
 //! What a certificate says of itself (X.509, RFC 5280, section 4.1): names and dates.
 //!
-//! `rustls` reads certificates only to verify the other end, and tells no date. A library for all of
-//! X.509 would be larger than the five fields that are needed here.
+//! `rustls` reads certificates only to verify the other end, and tells no date. A library for all
+//! of X.509 would be larger than the five fields that are needed here.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;

@@ -1,9 +1,9 @@
 //! The names of recording devices that a network call may use.
 //!
-//! ALSA's library takes more than names: it reads an expression of its plug-ins, some of which start
-//! a program (`file:'|COMMAND',raw`) or write a file (`file:/PATH,raw`), and inline definitions
-//! (`{type file ...}`). A list of what is dangerous would have to follow the library; so here is what
-//! is known to be a sound card.
+//! ALSA's library takes more than names: it reads an expression of its plug-ins, some of which
+//! start a program (`file:'|COMMAND',raw`) or write a file (`file:/PATH,raw`), and inline
+//! definitions (`{type file ...}`). A list of what is dangerous would have to follow the library;
+//! so here is what is known to be a sound card.
 
 use crate::settings::StreamSettings;
 use crate::source::{CaptureApi, SourceConfig};

@@ -85,8 +85,8 @@ schemes! {
     /// A stream of another Snapcast server; the default port is 1704. A password is a key of the
     /// source's table.
     snapcast(SnapcastParams, IfListed) = "snapcast://living-room.local?id=kitchen";
-    /// A station that another server publishes through NATS; the default port is 4222. Without a host
-    /// the servers of `cluster` are used. Its login is sent to those servers only.
+    /// A station that another server publishes through NATS; the default port is 4222. Without a
+    /// host the servers of `cluster` are used. Its login is sent to those servers only.
     nats(NatsParams, IfListed) = "nats://nats.example/kitchen?site=home";
     /// A mount for a live source; the default port is 8000. The password is a key of the source's
     /// table.

@@ -55,10 +55,11 @@ keys! {
 
     /// Parameters of `pipe:`.
     pub(crate) struct PipeParams {
-        /// `create` makes the FIFO, for the server's user only; an octal number such as `0660` makes
-        /// it with these permissions; `read` requires that it exists.
+        /// `create` makes the FIFO, for the server's user only; an octal number such as `0660`
+        /// makes it with these permissions; `read` requires that it exists.
         mode: FifoModeParam = FifoModeParam::Create;
-        /// Group of a FIFO that is made, by name or number; with it the default of `mode` is `0660`.
+        /// Group of a FIFO that is made, by name or number; with it the default of `mode` is
+        /// `0660`.
         group: Option<FifoGroup>, default_doc "the server's";
         /// Sample spec: `RATE:BITS:CHANNELS`.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
@@ -188,8 +189,8 @@ keys! {
         /// of the time by which the network is slower towards this server than away from it.
         latency: f64 = 0.0, range NATS_LATENCY_MS, "milliseconds";
         /// Pass the origin's chunks on without encoding them, so that the station's clients play in
-        /// sync with those of the origin; the station's `buffer_ms` must be at least 300 shorter than
-        /// there.
+        /// sync with those of the origin; the station's `buffer_ms` must be at least 300 shorter
+        /// than there.
         pass: bool = false;
     }
 

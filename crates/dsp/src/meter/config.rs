@@ -152,10 +152,10 @@ pub struct MeterConfig {
     /// costs time because fewer samples can be skipped. Default: no.
     pub call_peaks: bool,
     /// Whether energies are kept for each hundredth of a second only, and not for each frame: 40 kB
-    /// instead of 1.2 MB for 3 s at 48 kHz, and less work. Integrated loudness, range, and momentary
-    /// and short-term loudness at the end of a hop are the same. Maxima are those of the windows
-    /// that end at a hundredth of a second, and the edge of a window that ends between two of them
-    /// is interpolated. For the many meters of a server. Default: no.
+    /// instead of 1.2 MB for 3 s at 48 kHz, and less work. Integrated loudness, range, and
+    /// momentary and short-term loudness at the end of a hop are the same. Maxima are those of the
+    /// windows that end at a hundredth of a second, and the edge of a window that ends between two
+    /// of them is interpolated. For the many meters of a server. Default: no.
     pub coarse: bool,
     /// Implementation, for tests and benchmarks. Default: the best.
     pub kernel: MeterKernel,

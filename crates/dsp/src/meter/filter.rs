@@ -1,4 +1,5 @@
-//! The K-weighting filters of all channels: their states, and the kernel or the scalar code that runs them.
+//! The K-weighting filters of all channels: their states, and the kernel or the scalar code that
+//! runs them.
 
 use core::slice::Chunks;
 

@@ -1,4 +1,5 @@
-//! The coefficients of the K-weighting of ITU-R BS.1770-4 annex 1, as two second-order sections in f64.
+//! The coefficients of the K-weighting of ITU-R BS.1770-4 annex 1, as two second-order sections in
+//! f64.
 //!
 //! The recommendation gives coefficients for 48 kHz only. Those of other rates are derived from the
 //! corresponding analogue filters, by the bilinear transform. One fourth-order section, as in

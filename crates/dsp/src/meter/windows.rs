@@ -204,8 +204,8 @@ impl SlidingWindows {
         energy
     }
 
-    /// Raises the maxima to all windows that end inside the current slot; if only slots are kept, to
-    /// those that end with it.
+    /// Raises the maxima to all windows that end inside the current slot; if only slots are kept,
+    /// to those that end with it.
     fn raise_maxima(&self, maxima: &mut Maxima) {
         for (hops, greatest) in
             [(MOMENTARY_HOPS, &mut maxima.momentary), (SHORT_TERM_HOPS, &mut maxima.short_term)]

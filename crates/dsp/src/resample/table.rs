@@ -95,8 +95,8 @@ impl FilterTable {
 
 impl FilterBlock<'_> {
     /// Filters up to [`LANES`] frames: `runs` holds a channel every `stride` samples, each starting
-    /// with the samples under the filter of the first frame, and [`LANES`] - 1 more than that filter
-    /// has.
+    /// with the samples under the filter of the first frame, and [`LANES`] - 1 more than that
+    /// filter has.
     #[inline]
     pub(super) fn filter(&self, runs: &[f32], stride: usize, channels: usize, frames: &mut [f32]) {
         for first in (0..channels).step_by(2) {
@@ -116,8 +116,8 @@ impl FilterBlock<'_> {
     }
 
     /// The dot products of the filters with `N` channels. Each lane is summed in the same order,
-    /// whatever the others hold; from both ends to the center, so that the sums are small for as long
-    /// as possible and lose the least by rounding.
+    /// whatever the others hold; from both ends to the center, so that the sums are small for as
+    /// long as possible and lose the least by rounding.
     #[inline(always)]
     fn dot<const N: usize>(&self, runs: [&[f32]; N]) -> [[f32; LANES]; N] {
         let taps = self.row.len();

@@ -1,5 +1,5 @@
-//! Signal processing beside standards, other libraries, ffmpeg, and a counting allocator. One program,
-//! so that it is linked once; calls of the allocator are counted for each thread.
+//! Signal processing beside standards, other libraries, ffmpeg, and a counting allocator. One
+//! program, so that it is linked once; calls of the allocator are counted for each thread.
 
 mod conformance;
 mod judges;

@@ -1,8 +1,8 @@
 //! Lossy compression (ISO/IEC 11172-3 and 13818-3, layer III) at a constant bit rate.
 //!
-//! A frame has a length of its own, so that blocks are gathered until one is full, and a payload has
-//! none, one or several frames. Each frame stands alone (no bit reservoir), so that a listener can
-//! join at any of them.
+//! A frame has a length of its own, so that blocks are gathered until one is full, and a payload
+//! has none, one or several frames. Each frame stands alone (no bit reservoir), so that a listener
+//! can join at any of them.
 //!
 //! What makes the frames is an [`Mp3FrameEncoder`]: `rusty_mp3` here, LAME in `aulos-io`, which may
 //! load libraries. The choice: docs/decisions/mp3-encoder.md.

@@ -31,8 +31,8 @@ impl OpusPacketEncoder {
     /// The default bit rate, in bits per second.
     pub const DEFAULT_BITRATE: u32 = config::DEFAULT_BITRATE;
 
-    /// Delay of a decoder's output relative to the encoder's input: the overlap of the transform, and
-    /// the look-ahead for speech.
+    /// Delay of a decoder's output relative to the encoder's input: the overlap of the transform,
+    /// and the look-ahead for speech.
     pub const DELAY: Frames = Frames(312);
 
     /// An encoder of blocks of exactly `block` frames, at about `bitrate` bits per second

@@ -74,8 +74,8 @@ impl WallClock {
         UnixTime(self.utc.0.saturating_add((local - self.local).as_nanos()))
     }
 
-    /// The offset of the local time zone at `utc`, which is between the change before the previous one
-    /// and the change after the next one.
+    /// The offset of the local time zone at `utc`, which is between the change before the previous
+    /// one and the change after the next one.
     fn offset_at(&self, utc: UnixTime) -> Span {
         let [previous, next] = self.offset_changes;
         match (previous, next) {
@@ -166,8 +166,8 @@ pub enum ClockZone {
     /// UTC.
     #[default]
     Utc,
-    /// The local time zone. A slot also ends where the zone's offset from UTC changes, so no slot has
-    /// times of two offsets, and none is longer than the interval.
+    /// The local time zone. A slot also ends where the zone's offset from UTC changes, so no slot
+    /// has times of two offsets, and none is longer than the interval.
     Local,
 }
 

@@ -40,9 +40,9 @@ pub struct SwitchEvent {
 /// The control of a running station: not for a real-time thread, because it allocates and frees.
 ///
 /// Commands take effect with the station's next quantum, in the order of the calls. Those for which
-/// the station has no room wait here, to be sent by a later call, and none is refused. What waits is
-/// bounded: of each setting only the newest, and two commands for each output and announcement. Call
-/// [`StationHandle::handle_timeout`] about ten times a second.
+/// the station has no room wait here, to be sent by a later call, and none is refused. What waits
+/// is bounded: of each setting only the newest, and two commands for each output and announcement.
+/// Call [`StationHandle::handle_timeout`] about ten times a second.
 #[derive(Debug)]
 pub struct StationHandle {
     port: ControlPort<StationCommand, StationReply>,
@@ -241,8 +241,8 @@ impl StationHandle {
         overlays.find(|(number, _)| *number == overlay).map(|(_, queue)| queue)
     }
 
-    /// Cancels an announcement, queued or playing, of the station or of an overlay. An unknown id is
-    /// ignored: that announcement has ended.
+    /// Cancels an announcement, queued or playing, of the station or of an overlay. An unknown id
+    /// is ignored: that announcement has ended.
     pub fn cancel_announcement(&mut self, id: u64) {
         let overlays = self.overlays.iter_mut().map(|(_, queue)| queue);
         let queues = core::iter::once(&mut self.announcements).chain(overlays);

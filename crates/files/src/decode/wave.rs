@@ -155,8 +155,8 @@ impl WaveFile {
     /// The next frames, at most `most` of them; `None` at the end.
     ///
     /// # Errors
-    /// [`FileDecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`] is
-    /// then true.
+    /// [`FileDecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`]
+    /// is then true.
     pub fn next(&mut self, most: Frames) -> Result<Option<SampleRun<'_>>, FileDecodeError> {
         let frame = self.wave.frame_bytes();
         if self.to - self.from < frame && !self.read()? {

@@ -34,8 +34,8 @@ impl DayFile {
         Self { path, tier, length: 0, names: BTreeMap::new(), blocks: BTreeMap::new(), damaged: 0 }
     }
 
-    /// Appends blocks of stations, whose names are storable, with one write and one sync; returns the bytes written. What lies
-    /// behind the last valid block is cut off.
+    /// Appends blocks of stations, whose names are storable, with one write and one sync; returns
+    /// the bytes written. What lies behind the last valid block is cut off.
     ///
     /// # Errors
     /// Errors of the file system; nothing has been appended then.

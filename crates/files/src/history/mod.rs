@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A data base was rejected: a commit a minute of 10 stations writes 200 to 560 MB a day with the
-//! embedded ones, and 24 MB as whole blocks that are only appended. A day file needs no recovery but
-//! a look at its end, can be copied at any time, and is forgotten by deleting it. The layout is in
-//! `docs/reference/history.md`.
+//! embedded ones, and 24 MB as whole blocks that are only appended. A day file needs no recovery
+//! but a look at its end, can be copied at any time, and is forgotten by deleting it. The layout is
+//! in `docs/reference/history.md`.
 //!
 //! [`HistoryStore`] does the I/O; everything else here is a function of bytes, records and times.
 

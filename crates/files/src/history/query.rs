@@ -72,8 +72,8 @@ impl HistoryRange {
         self.to
     }
 
-    /// The step between points: the least multiple of the tier's record that divides the range into no
-    /// more parts than wanted.
+    /// The step between points: the least multiple of the tier's record that divides the range into
+    /// no more parts than wanted.
     fn step(&self, tier: HistoryTier) -> u32 {
         let records = (self.to - self.from).div_ceil(self.points).div_ceil(tier.step_s());
         records.max(1).saturating_mul(tier.step_s())
@@ -84,8 +84,9 @@ impl HistoryRange {
         self.from - self.from % self.step(tier)
     }
 
-    /// The tier that has about as many records as there are points. `oldest` is the begin of what is
-    /// kept of a tier: where the wanted tier does not reach back far enough, a coarser one that does.
+    /// The tier that has about as many records as there are points. `oldest` is the begin of what
+    /// is kept of a tier: where the wanted tier does not reach back far enough, a coarser one that
+    /// does.
     pub(super) fn tier(&self, oldest: impl Fn(HistoryTier) -> Option<u32>) -> HistoryTier {
         let wanted = HistoryTier::for_step(f64::from(self.to - self.from) / f64::from(self.points));
         let reach = |tier: &HistoryTier| oldest(*tier).unwrap_or(u32::MAX).max(self.from);
@@ -111,8 +112,8 @@ pub struct Series {
 }
 
 impl Series {
-    /// Puts records of a tier, whose times are keys, into points. Points begin at multiples of their
-    /// step, so that they stay the same when the range moves on.
+    /// Puts records of a tier, whose times are keys, into points. Points begin at multiples of
+    /// their step, so that they stay the same when the range moves on.
     pub(super) fn new(
         range: &HistoryRange,
         tier: HistoryTier,

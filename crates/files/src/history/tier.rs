@@ -113,8 +113,8 @@ impl HistoryTier {
 /// Seconds of a day, in Unix time.
 pub(super) const DAY_S: u32 = 86_400;
 
-/// The day files to delete: all but the newest `kept` up to `today`. Files of later days come from a
-/// clock that was wrong, now or then; as many of them stay, so that a clock which starts in 1970
+/// The day files to delete: all but the newest `kept` up to `today`. Files of later days come from
+/// a clock that was wrong, now or then; as many of them stay, so that a clock which starts in 1970
 /// deletes nothing.
 pub(super) fn expired(days: &[u32], today: u32, kept: usize) -> Vec<u32> {
     let oldest_beyond = |mut some: Vec<u32>| {

@@ -38,8 +38,8 @@ pub enum RecorderEventKind {
     SegmentClosed(Box<ClosedSegment>),
     /// The current segment has one more marker, and its sidecar lists it.
     MarkerAdded(Box<Marker>),
-    /// Frames were lost; the file has silence of the same length or leaves them out, or the next one
-    /// begins after them.
+    /// Frames were lost; the file has silence of the same length or leaves them out, or the next
+    /// one begins after them.
     FramesLost {
         /// First lost frame.
         frame: MediaTime,

@@ -66,8 +66,8 @@ impl RetentionClock {
         self.now.uptime()
     }
 
-    /// By how much the clock was set after the end of a file of this run, where its sidecar does not
-    /// say so yet.
+    /// By how much the clock was set after the end of a file of this run, where its sidecar does
+    /// not say so yet.
     pub(super) fn correction(&self, file: &RetainedFile) -> Option<Span> {
         let FileOrigin::ThisRun { ended, noted } = file.origin else { return None };
         let correction = self.now.set_since(&ended);
@@ -165,7 +165,8 @@ mod tests {
     /// When the run starts.
     const UPTIME: Span = Span::from_secs(50);
 
-    /// A reading: the wall clock is `wall` seconds after the start of 1970, `run` after the start of the run.
+    /// A reading: the wall clock is `wall` seconds after the start of 1970, `run` after the start
+    /// of the run.
     fn reading(run: u64, wall: u64) -> WallClock {
         WallClock {
             local: Instant::ZERO + UPTIME + seconds(run),

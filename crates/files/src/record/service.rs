@@ -122,8 +122,8 @@ impl RecorderService {
 
     /// Stops every recorder, and waits until all accepted sound is in files that have their names:
     /// until none has been completed for `limit`, and for at most a minute or `limit`, if that is
-    /// longer. Returns the names of the recorders that are not done by then: sound not yet written is
-    /// lost, the incomplete files are repaired at the next start.
+    /// longer. Returns the names of the recorders that are not done by then: sound not yet written
+    /// is lost, the incomplete files are repaired at the next start.
     pub fn stop(&mut self, limit: Span) -> Vec<String> {
         self.running.iter().for_each(|shared| shared.request_close());
         let done = self.wait_until_done(limit);
@@ -353,7 +353,8 @@ impl std::error::Error for RecorderError {}
 /// Interval at which the taps are polled.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Longest wait for many files while the disk proceeds: less than the 90 seconds that systemd gives.
+/// Longest wait for many files while the disk proceeds: less than the 90 seconds that systemd
+/// gives.
 const LONGEST_STOP: Span = Span::from_secs(60);
 
 /// Maximum time that dropping [`RecorderService`] waits for disks.

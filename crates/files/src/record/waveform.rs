@@ -2,8 +2,8 @@
 //! picture.
 //!
 //! It is computed once for each file, on request and in steps, and kept beside the file. To compute
-//! it while recording was the alternative: every recorder would work for a picture that few look at,
-//! and files of before would have none.
+//! it while recording was the alternative: every recorder would work for a picture that few look
+//! at, and files of before would have none.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -59,8 +59,8 @@ pub struct WaveformScan {
 }
 
 impl Waveform {
-    /// Reads the waveform that is kept beside a complete file of a recorder; `None` if there is none
-    /// of this file. Blocks.
+    /// Reads the waveform that is kept beside a complete file of a recorder; `None` if there is
+    /// none of this file. Blocks.
     ///
     /// # Errors
     /// As [`open_recording`].

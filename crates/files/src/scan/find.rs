@@ -39,8 +39,8 @@ pub fn find_files(paths: &[PathBuf]) -> Vec<ScanFile> {
     find_all_files(paths).0
 }
 
-/// As [`find_files`]; the second list has the files in directories whose names are those of sound in
-/// formats that are not supported.
+/// As [`find_files`]; the second list has the files in directories whose names are those of sound
+/// in formats that are not supported.
 #[must_use]
 pub fn find_all_files(paths: &[PathBuf]) -> (Vec<ScanFile>, Vec<PathBuf>) {
     let (mut all, mut unsupported) = (Vec::new(), Vec::new());

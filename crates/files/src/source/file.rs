@@ -100,8 +100,8 @@ impl FileSource {
         self
     }
 
-    /// Calls `report` for each warning about the file, when it has been decoded once. On a thread of
-    /// the codec pool.
+    /// Calls `report` for each warning about the file, when it has been decoded once. On a thread
+    /// of the codec pool.
     #[must_use]
     pub fn with_report(
         mut self,

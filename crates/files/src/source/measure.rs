@@ -120,7 +120,8 @@ impl BlockMeter {
     }
 }
 
-/// A job of the codec pool: measures a stream up to its end mark in the channel layout of a station.
+/// A job of the codec pool: measures a stream up to its end mark in the channel layout of a
+/// station.
 pub struct StreamMeter {
     input: StreamReader,
     decoder: Option<StreamDecoder>,
@@ -130,8 +131,8 @@ pub struct StreamMeter {
 
 impl StreamMeter {
     /// The writer of the stream, the job, and a reader of its result; [`Loudness::NONE`] if it
-    /// cannot be decoded. `shape` is the channel layout, and whether one channel counts as two equal
-    /// ones.
+    /// cannot be decoded. `shape` is the channel layout, and whether one channel counts as two
+    /// equal ones.
     #[must_use]
     pub fn new(
         shape: (ChannelLayout, bool),

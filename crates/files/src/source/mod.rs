@@ -1,5 +1,5 @@
-//! Jobs of the codec pool that decode for stations: a file or an encoded stream as a source, and the
-//! loudness of a file before it is played.
+//! Jobs of the codec pool that decode for stations: a file or an encoded stream as a source, and
+//! the loudness of a file before it is played.
 
 mod file;
 mod measure;

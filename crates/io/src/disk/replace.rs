@@ -32,9 +32,9 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Creates an empty file for `target` with the permissions `mode`. Its temporary name is that of
-    /// the target with `.new` appended: a leftover of a killed process is removed, and two processes
-    /// must not replace the same target at once.
+    /// Creates an empty file for `target` with the permissions `mode`. Its temporary name is that
+    /// of the target with `.new` appended: a leftover of a killed process is removed, and two
+    /// processes must not replace the same target at once.
     ///
     /// # Errors
     /// Errors of the file system.

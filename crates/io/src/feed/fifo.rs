@@ -310,9 +310,9 @@ pub(super) enum DrainStatus {
     Full,
 }
 
-/// Reads what is available and fits, from a non-blocking descriptor, in at most [`MAX_READS`] reads:
-/// a feed on stand-by always has room, and a writer that is never out of data (`/dev/zero`) would
-/// keep the thread from its other sources.
+/// Reads what is available and fits, from a non-blocking descriptor, in at most [`MAX_READS`]
+/// reads: a feed on stand-by always has room, and a writer that is never out of data (`/dev/zero`)
+/// would keep the thread from its other sources.
 pub(super) fn drain(
     from: &mut impl Read,
     feed: &mut ByteFeed,

@@ -133,8 +133,8 @@ impl FeedState {
     }
 }
 
-/// The system's text of an error, as `std::io::ErrorKind` words it elsewhere: without its number, and
-/// in lower case, because it stands behind a colon.
+/// The system's text of an error, as `std::io::ErrorKind` words it elsewhere: without its number,
+/// and in lower case, because it stands behind a colon.
 fn system_error_text(number: i32) -> String {
     let text = std::io::Error::from_raw_os_error(number).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Performs the I/O of a [`SnapcastInput`]: the connection to the other server, with or without TLS.
+//! Performs the I/O of a [`SnapcastInput`]: the connection to the other server, with or without
+//! TLS.
 //!
 //! As with every feeder, the socket is read on the tick of a reactor. The kernel stamps what
 //! arrives, so that a tick does not blur the comparison of the clocks.
@@ -40,8 +41,8 @@ pub struct SnapcastCounters {
     pub failures: AtomicU64,
     /// Chunks that were played.
     pub played: AtomicU64,
-    /// Chunks that came too late to be played, also at the beginning of a connection, or were played
-    /// already.
+    /// Chunks that came too late to be played, also at the beginning of a connection, or were
+    /// played already.
     pub late: AtomicU64,
     /// Chunks whose time is too far in the future.
     pub early: AtomicU64,

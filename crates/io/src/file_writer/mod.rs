@@ -71,8 +71,8 @@
 //! producer as many seconds of its data as the disk may hang, for example ten.
 //!
 //! # In tasks
-//! [`FileWriterProducer::add_async`], [`SharedProducer::add_async`] and every [`Ticket`] are futures that
-//! work with any executor.
+//! [`FileWriterProducer::add_async`], [`SharedProducer::add_async`] and every [`Ticket`] are
+//! futures that work with any executor.
 //!
 //! ```
 //! use std::io::{self, IoSlice};

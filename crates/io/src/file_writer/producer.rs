@@ -59,7 +59,8 @@ impl FileWriterProducer {
         Ok(())
     }
 
-    /// Like [`FileWriterProducer::add`] for a task, under any executor. A dropped future has added nothing.
+    /// Like [`FileWriterProducer::add`] for a task, under any executor. A dropped future has added
+    /// nothing.
     ///
     /// # Errors
     /// All of [`AddError`] except `Full`.

@@ -12,7 +12,8 @@ pub struct FileWriterStatus {
     pub written: u64,
     /// Written bytes that would survive a power failure.
     pub synced: u64,
-    /// Records that [`RealtimeProducer::add_or_drop`](super::RealtimeProducer::add_or_drop) dropped.
+    /// Records that [`RealtimeProducer::add_or_drop`](super::RealtimeProducer::add_or_drop)
+    /// dropped.
     pub dropped_records: u64,
     /// The bytes of these records.
     pub dropped_bytes: u64,

@@ -22,7 +22,8 @@ pub trait EventSink: Send + Sync {
 #[derive(Debug)]
 pub enum ReactorEvent {
     /// A client has sent its Hello. Unless it has been answered, it waits for
-    /// [`ReactorPool::set_settings`](super::ReactorPool::set_settings) and [`ReactorPool::set_station`](super::ReactorPool::set_station), in that order, or for
+    /// [`ReactorPool::set_settings`](super::ReactorPool::set_settings) and
+    /// [`ReactorPool::set_station`](super::ReactorPool::set_station), in that order, or for
     /// [`ReactorPool::refuse`](super::ReactorPool::refuse), for two seconds at most.
     Hello {
         /// The session.

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A web listener's session: its figures, for as long as a reactor serves it. When the reactor drops
-/// its reference, the session has ended.
+/// A web listener's session: its figures, for as long as a reactor serves it. When the reactor
+/// drops its reference, the session has ended.
 #[derive(Debug, Default)]
 pub struct ListenerSession {
     bytes: AtomicU64,

@@ -197,10 +197,10 @@ impl ReactorPool {
         self.post(session, ReactorCommand::SetStation(session, station))
     }
 
-    /// Lets a session that plays `from` continue on `to`, another rendition of the same station with
-    /// the same times: no chunk is missed or doubled, and no codec header is sent. It does so once
-    /// `to` has the next chunk of the session. If the codec headers differ, it joins `to` as with
-    /// [`Self::set_station`]; if it does not play `from`, nothing happens. False as above.
+    /// Lets a session that plays `from` continue on `to`, another rendition of the same station
+    /// with the same times: no chunk is missed or doubled, and no codec header is sent. It does so
+    /// once `to` has the next chunk of the session. If the codec headers differ, it joins `to` as
+    /// with [`Self::set_station`]; if it does not play `from`, nothing happens. False as above.
     #[must_use]
     pub fn continue_on(&self, session: SessionId, from: usize, to: usize) -> bool {
         self.post(session, ReactorCommand::ContinueOn { session, from, to })

@@ -135,8 +135,8 @@ impl Outbox {
     }
 
     /// Writes what is pending, and the chunks from `cursor` on, in as few calls as possible: at
-    /// most [`MAX_CHUNKS`] and about `limit` bytes, up to a chunk of another codec header. Moves the cursor behind the chunks that were
-    /// sent or started, and returns their number.
+    /// most [`MAX_CHUNKS`] and about `limit` bytes, up to a chunk of another codec header. Moves
+    /// the cursor behind the chunks that were sent or started, and returns their number.
     pub(super) fn send_chunks(
         &mut self,
         socket: &mut impl ChunkSocket,

@@ -92,8 +92,8 @@ impl MediaSocket {
         self
     }
 
-    /// Sets the client for which a trusted proxy has opened the connection, whether that client uses
-    /// HTTPS, and its permit.
+    /// Sets the client for which a trusted proxy has opened the connection, whether that client
+    /// uses HTTPS, and its permit.
     #[must_use]
     pub fn forwarded(mut self, client: IpAddr, is_https: bool, permit: AddressPermit) -> Self {
         self.address.set_ip(client);
@@ -263,8 +263,8 @@ impl TlsSession {
         Ok(written)
     }
 
-    /// Sends `close_notify` as far as the socket accepts it, so that a player can tell a regular end
-    /// from a truncation.
+    /// Sends `close_notify` as far as the socket accepts it, so that a player can tell a regular
+    /// end from a truncation.
     pub(super) fn send_close_notify(&mut self, socket: &TcpStream) {
         if !self.0.is_handshaking() {
             self.0.send_close_notify();

@@ -123,8 +123,8 @@ impl Lame {
         let count = c_int::try_from(left.len().min(right.len())).ok()?;
         let room = c_int::try_from(out.len()).ok()?;
         let (left, right, handle) = (left.as_ptr(), right.as_ptr(), self.handle.as_ptr());
-        // SAFETY: both pointers have `count` samples, `out` has `room` bytes, and the handle is that
-        // of an encoder with parameters.
+        // SAFETY: both pointers have `count` samples, `out` has `room` bytes, and the handle is
+        // that of an encoder with parameters.
         let written = unsafe { (self.encode)(handle, left, right, count, out.as_mut_ptr(), room) };
         usize::try_from(written).ok().filter(|written| *written <= out.len())
     }

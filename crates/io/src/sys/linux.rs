@@ -96,9 +96,9 @@ pub(crate) fn take_inherited(first: i32, count: i32) -> io::Result<Vec<Option<Ow
         if !is_first || number <= libc::STDERR_FILENO || !is_inherited_socket(number)? {
             return Ok(None);
         }
-        // SAFETY: it is open, as `is_inherited_socket` says. Code here opens descriptors so that they
-        // are closed on `exec`, and this one is not, so it has no owner yet; and it gets no second
-        // one, because this function takes descriptors only once.
+        // SAFETY: it is open, as `is_inherited_socket` says. Code here opens descriptors so that
+        // they are closed on `exec`, and this one is not, so it has no owner yet; and it gets no
+        // second one, because this function takes descriptors only once.
         let descriptor = unsafe { take_descriptor(number) }?;
         Ok(Some(descriptor))
     };

@@ -28,7 +28,8 @@ pub struct UdpConfig {
     /// The options of the context's own sockets.
     pub send: SocketOptions,
     /// Finds the stream of a packet that arrives at one of the context's own sockets; by default
-    /// the SSRC that an RTCP packet reports about. See [`Outbox::claim`](aulos_session::datagram::Outbox::claim).
+    /// the SSRC that an RTCP packet reports about. See
+    /// [`Outbox::claim`](aulos_session::datagram::Outbox::claim).
     pub answer_key: AnswerKeyFn,
 }
 

@@ -181,7 +181,8 @@ impl<M: Machine> UdpContext<M> {
     }
 
     /// Adds a stream that arrives over two networks, each on a socket of its own;
-    /// [`Packet::is_second`](aulos_session::datagram::Packet::is_second) says over which. The stream sends from the first socket.
+    /// [`Packet::is_second`](aulos_session::datagram::Packet::is_second) says over which. The
+    /// stream sends from the first socket.
     ///
     /// # Errors
     /// As with [`Self::add`].

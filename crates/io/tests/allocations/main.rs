@@ -15,8 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use counting::{ALLOCATED, COUNTING, FREED};
 
-/// Waits until no other test runs, and sets the counts to zero. Each test holds it until its threads
-/// have ended.
+/// Waits until no other test runs, and sets the counts to zero. Each test holds it until its
+/// threads have ended.
 fn exclusive_counts() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     // A test that has failed does not make the others fail.

@@ -12,8 +12,9 @@ pub(crate) fn snr(sound: &[f32], heard: &[f32]) -> f64 {
     10.0 * (signal / noise).log10()
 }
 
-/// Noise-to-mask ratio in dB, averaged over time, bands of half a Bark and channels: how much of the
-/// noise the sound covers. After ITU-R BS.1387, without its model of the ear's response in time.
+/// Noise-to-mask ratio in dB, averaged over time, bands of half a Bark and channels: how much of
+/// the noise the sound covers. After ITU-R BS.1387, without its model of the ear's response in
+/// time.
 pub(crate) fn nmr(sound: &[f32], heard: &[f32], channels: usize) -> f64 {
     let (mut sum, mut count) = (0.0, 0_u32);
     for channel in 0..channels {

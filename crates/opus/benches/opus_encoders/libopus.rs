@@ -27,7 +27,8 @@ impl Libopus {
         type CreateEncoder = unsafe extern "C" fn(i32, c_int, c_int, *mut c_int) -> Handle;
         type CreateDecoder = unsafe extern "C" fn(i32, c_int, *mut c_int) -> Handle;
         type Control = unsafe extern "C" fn(Handle, c_int, ...) -> c_int;
-        // SAFETY: the library's initializers have no conditions, and its functions have these types.
+        // SAFETY: the library's initializers have no conditions, and its functions have these
+        // types.
         unsafe {
             let library = DynamicLibrary::open(c"libopus.so.0")?;
             let create_encoder: CreateEncoder = library.function(c"opus_encoder_create")?;

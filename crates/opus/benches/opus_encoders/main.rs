@@ -1,12 +1,12 @@
 //! The built-in Opus encoder beside libopus: what they make of hard signals, music and speech.
 //!
-//! Packets of 20 ms, constrained variable bit rate, complexity 10, both decoded by libopus. Columns:
-//! the piece, its channels, the bit rate; then for the built-in encoder and for libopus: bytes per
-//! packet, signal-to-noise ratio of the waveform, noise-to-mask ratio (lower is better), and
-//! processor time of the thread per packet (the fastest of [`ROUNDS`] runs). Allocations are those
-//! that reach the allocator behind the scratch memory. Bad would be a ratio that is more than 1.5 dB
-//! worse than libopus', an allocation or a panic, and more than 1 % of a core. Without libopus there
-//! is no table.
+//! Packets of 20 ms, constrained variable bit rate, complexity 10, both decoded by libopus.
+//! Columns: the piece, its channels, the bit rate; then for the built-in encoder and for libopus:
+//! bytes per packet, signal-to-noise ratio of the waveform, noise-to-mask ratio (lower is better),
+//! and processor time of the thread per packet (the fastest of [`ROUNDS`] runs). Allocations are
+//! those that reach the allocator behind the scratch memory. Bad would be a ratio that is more than
+//! 1.5 dB worse than libopus', an allocation or a panic, and more than 1 % of a core. Without
+//! libopus there is no table.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock and starts programs")]
 #![allow(
@@ -115,7 +115,8 @@ fn compare(piece: &Piece, kbps: u32, worst: &mut Worst) -> Option<()> {
     Some(())
 }
 
-/// Encodes the whole piece some times, and counts the calls of the allocator after the first packet.
+/// Encodes the whole piece some times, and counts the calls of the allocator after the first
+/// packet.
 fn encode<E: FnMut(&[f32], &mut [u8]) -> usize>(
     sound: &[f32],
     channels: usize,

@@ -79,8 +79,8 @@ impl Mode {
 }
 
 proptest! {
-    /// Random bytes after a first byte of one frame, and gaps after speech. What continues music, in
-    /// a gap or where another mode begins, is left out: it depends on the last bits of a
+    /// Random bytes after a first byte of one frame, and gaps after speech. What continues music,
+    /// in a gap or where another mode begins, is left out: it depends on the last bits of a
     /// correlation, which libopus adds up in another order.
     #[test]
     fn libopus_decodes_any_packet_to_the_same_sound(

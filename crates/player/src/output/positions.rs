@@ -64,8 +64,8 @@ impl DevicePositions {
         !self.is_settled() && now - self.since > MAX_SETTLING
     }
 
-    /// The device has sounded `played` frames of all that were written, as known at `at` or a little
-    /// earlier. Reports that no device can mean are ignored.
+    /// The device has sounded `played` frames of all that were written, as known at `at` or a
+    /// little earlier. Reports that no device can mean are ignored.
     pub(super) fn report(&mut self, played: i64, at: Instant) {
         let Ok(played) = u64::try_from(played) else { return };
         let off = self.rate.span(Frames(played.abs_diff(self.written)));

@@ -1,8 +1,8 @@
 //! Files and standard output: samples at the pace of a virtual card.
 //!
-//! A pipe may be full. What does not fit waits here, up to a second; then there is no more room, and
-//! the card stands still until the pipe is read again. Nothing blocks, so that the player can always
-//! be stopped.
+//! A pipe may be full. What does not fit waits here, up to a second; then there is no more room,
+//! and the card stands still until the pipe is read again. Nothing blocks, so that the player can
+//! always be stopped.
 
 use std::fs::{File, metadata};
 use std::io::{self, IsTerminal as _, Write as _};

@@ -138,8 +138,8 @@ pub fn ws(data: &[u8]) {
     assert_eq!(read(data.len()), read(usize::from(*cut)));
 }
 
-/// The same events result however the bytes of a server are split. The first byte is the size of the
-/// pieces.
+/// The same events result however the bytes of a server are split. The first byte is the size of
+/// the pieces.
 pub fn ws_client(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let read = |size: usize| {

@@ -1,5 +1,5 @@
-//! Chapters of a FLAC file: Vorbis comments `CHAPTER000=00:00:01.500` and `CHAPTER000NAME=...`, which
-//! take the place of padding behind the comments that are there.
+//! Chapters of a FLAC file: Vorbis comments `CHAPTER000=00:00:01.500` and `CHAPTER000NAME=...`,
+//! which take the place of padding behind the comments that are there.
 
 use super::file::{COMMENTS, LAST, MAGIC, MAX_HEAD, PADDING};
 use crate::FileMarker;
@@ -7,9 +7,9 @@ use crate::bytes::{Reader, put_blob};
 
 /// Bytes that replace others in the head of a file, so that it has chapters.
 ///
-/// To be written in this order. The bytes of `hidden` fall into padding, where no reader looks; those of
-/// `head` make them comments, and are so few that they lie in the first page of the file. So a writer
-/// that is killed leaves all chapters or none, and a head that can be read.
+/// To be written in this order. The bytes of `hidden` fall into padding, where no reader looks;
+/// those of `head` make them comments, and are so few that they lie in the first page of the file.
+/// So a writer that is killed leaves all chapters or none, and a head that can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chapters {
@@ -20,10 +20,10 @@ pub struct Chapters {
 }
 
 impl Chapters {
-    /// What makes chapters of `markers` in a file that begins with `front`; `hz` is its rate.
-    /// Those that have no room at the end of `markers` are left out. `Err` says how many bytes of
-    /// `front` are needed; `None`, that there is no room for any, that the file has chapters already,
-    /// or that it is not one of ours.
+    /// What makes chapters of `markers` in a file that begins with `front`; `hz` is its rate. Those
+    /// that have no room at the end of `markers` are left out. `Err` says how many bytes of `front`
+    /// are needed; `None`, that there is no room for any, that the file has chapters already, or
+    /// that it is not one of ours.
     #[must_use]
     pub fn parse(front: &[u8], markers: &[FileMarker<'_>], hz: u32) -> Option<Result<Self, usize>> {
         if !front.starts_with(MAGIC) {
@@ -57,7 +57,8 @@ impl Chapters {
         None
     }
 
-    /// `body` are the comments whose block begins at `at`, `room` the bytes of the padding behind it.
+    /// `body` are the comments whose block begins at `at`, `room` the bytes of the padding behind
+    /// it.
     fn grow(
         (at, body): (usize, &[u8]),
         (next, room): (u8, usize),

@@ -22,7 +22,8 @@ pub struct FlacFileHeader {
 
 impl FlacFileHeader {
     /// Begins a file: appends the header to `out`. The names in `comments` are ASCII without `=`.
-    /// `room` bytes of padding behind them are reserved for later; with 0 there is no padding block.
+    /// `room` bytes of padding behind them are reserved for later; with 0 there is no padding
+    /// block.
     pub fn begin<'a>(
         info: StreamInfo,
         comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,

@@ -268,8 +268,8 @@ fn stream_title(bytes: &[u8], charset: TitleCharset) -> Option<TrackMetadata> {
     Some(TrackMetadata::from_stream_title(&decode_text_in(rest.get(..end)?, charset)))
 }
 
-/// Decodes text without a named charset: by its byte-order mark (UTF-8 or UTF-16), as UTF-8, or else
-/// as windows-1252, which old servers send and which contains Latin-1.
+/// Decodes text without a named charset: by its byte-order mark (UTF-8 or UTF-16), as UTF-8, or
+/// else as windows-1252, which old servers send and which contains Latin-1.
 #[must_use]
 pub fn decode_text(bytes: &[u8]) -> String {
     decode_text_in(bytes, TitleCharset::default())

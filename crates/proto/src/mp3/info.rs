@@ -31,8 +31,8 @@ pub struct Mp3Totals {
 
 impl Mp3Info {
     /// The Info frame of a file with this sample rate in Hz, 1 or 2 channels and bit rate in
-    /// kbit/s, whose encoder has this delay in frames, at an offset in the file. `None` for what MP3
-    /// does not have.
+    /// kbit/s, whose encoder has this delay in frames, at an offset in the file. `None` for what
+    /// MP3 does not have.
     #[must_use]
     pub fn new(hz: u32, channels: usize, kbps: u32, delay: u16, at: u64) -> Option<Self> {
         // A frame of fewer bits has no room for the tag.

@@ -1,7 +1,7 @@
 //! Comparison of clocks: a request and its reply, by which an edge learns an origin's clock.
 //!
-//! The reply names the origin's times, and not a difference of them alone, so that the edge gets two
-//! one-way times and not only their sum.
+//! The reply names the origin's times, and not a difference of them alone, so that the edge gets
+//! two one-way times and not only their sum.
 
 use aulos_core::{Instant, Span};
 

@@ -1,8 +1,9 @@
 //! The lease of a stream: which of several origins sends it.
 //!
 //! It is the value of one key in a bucket, written by compare-and-set of the key's revision. The
-//! epoch rises with each other holder, so it is also the fencing number in the header of each chunk.
-//! There is no time in it: each reader measures with its own clock how long a revision stands.
+//! epoch rises with each other holder, so it is also the fencing number in the header of each
+//! chunk. There is no time in it: each reader measures with its own clock how long a revision
+//! stands.
 
 use aulos_core::Span;
 
@@ -123,7 +124,8 @@ mod tests {
             bytes[8..12].copy_from_slice(&checksum);
             LeaseRecord::parse(&bytes)
         };
-        // Neither held nor released, a node that is no text, and one that is longer than the record.
+        // Neither held nor released, a node that is no text, and one that is longer than the
+        // record.
         assert_eq!(patched(32, 2), Err(RecordError::Field));
         assert_eq!(patched(37, 0xff), Err(RecordError::Field));
         assert_eq!(patched(33, 200), Err(RecordError::Truncated));

@@ -2,8 +2,8 @@
 //!
 //! A message is one record with a fixed little-endian head, and not text in NATS's own headers: the
 //! records are half the size, and one look at the head tells whether a message is one of ours.
-//! Every client with a right to publish can send anything, and a message can be repeated or delayed, so
-//! each record has a checksum, each chunk the epoch of its stream and a number.
+//! Every client with a right to publish can send anything, and a message can be repeated or
+//! delayed, so each record has a checksum, each chunk the epoch of its stream and a number.
 //!
 //! | subject | message |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `aulos.v1.SITE.control.call.NODE` | a call as JSON-RPC, answered by its reply |
 //! | `aulos.v1.SITE.repair.STATION` | [`RepairRequest`], answered by [`ChunkMessage`]s |
 //!
-//! The bucket also holds the [`LeaseRecord`] of each stream. Another one, [`SETTINGS_BUCKET`], holds the
-//! [`SettingsRecord`]s of clients and groups.
+//! The bucket also holds the [`LeaseRecord`] of each stream. Another one, [`SETTINGS_BUCKET`],
+//! holds the [`SettingsRecord`]s of clients and groups.
 
 mod chunk;
 mod clock;
@@ -84,8 +84,8 @@ impl core::error::Error for RecordError {}
 /// ignored.
 const VERSION: u8 = 1;
 
-/// Reads magic number, version, flags and the two bytes behind them, which all records have; returns
-/// those two as a number.
+/// Reads magic number, version, flags and the two bytes behind them, which all records have;
+/// returns those two as a number.
 fn read_head(reader: &mut Reader<'_>, magic: [u8; 4]) -> Result<u16, RecordError> {
     read_flagged_head(reader, magic).map(|(_, value)| value)
 }

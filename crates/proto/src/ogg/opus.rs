@@ -29,8 +29,8 @@ impl OpusStream {
     /// Begins a stream: appends the two header pages to `out`.
     ///
     /// `serial` may be any number. `rate` is the sample rate before encoding, for information only.
-    /// `title` is one line, `Artist - Title` or a title alone, and becomes the comments `ARTIST` and
-    /// `TITLE`.
+    /// `title` is one line, `Artist - Title` or a title alone, and becomes the comments `ARTIST`
+    /// and `TITLE`.
     ///
     /// # Errors
     /// [`UnsupportedOpusLayout`] for more than two channels.

@@ -224,7 +224,8 @@ impl SnapcastClient {
         }
     }
 
-    /// The codec header or chunk at `from`, which [`SnapcastClient::parse_next`] has already validated.
+    /// The codec header or chunk at `from`, which [`SnapcastClient::parse_next`] has already
+    /// validated.
     fn view(&self, from: usize) -> Option<ClientOutput<'_>> {
         let Ok(ParsedMessage::Message(frame)) =
             parse_message(self.buffer.get(from..)?, MAX_MESSAGE)

@@ -48,8 +48,9 @@ pub fn write_json(json: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// The line of one message, or of several as a batch: its JSON in ASCII ([`write_json`]), and the end
-/// of the line. JSON that is ASCII already is not copied, except where its allocation has to grow.
+/// The line of one message, or of several as a batch: its JSON in ASCII ([`write_json`]), and the
+/// end of the line. JSON that is ASCII already is not copied, except where its allocation has to
+/// grow.
 #[must_use]
 pub fn to_line(json: String) -> Vec<u8> {
     let mut line = if json.is_ascii() {

@@ -2,8 +2,8 @@
 //! program with code 43 if anything in between allocates, frees or makes a known blocking call.
 //!
 //! With an argument the program makes such a call on purpose, so that `scripts/rtsan` can check the
-//! detection. The sanitizer does not detect locks without contention (`tests/it/no_locks.rs` searches
-//! for those).
+//! detection. The sanitizer does not detect locks without contention (`tests/it/no_locks.rs`
+//! searches for those).
 
 use std::hint::black_box;
 

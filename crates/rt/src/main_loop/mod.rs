@@ -13,8 +13,8 @@
 //! this crate starts no thread. Inside another loop (glib, winit, epoll), poll it when
 //! [`MainLoop::fd`] is readable or the returned time has come.
 //!
-//! The server does not use it: its control plane has tokio. It is for other programs, with a loop of
-//! their own or none; the example `workers_to_main_loop` shows it.
+//! The server does not use it: its control plane has tokio. It is for other programs, with a loop
+//! of their own or none; the example `workers_to_main_loop` shows it.
 //!
 //! # Guarantees
 //! * Everything runs sequentially on the polling thread.

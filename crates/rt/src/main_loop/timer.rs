@@ -12,8 +12,9 @@ use futures_core::Stream;
 use super::shared::{Command, Shared};
 use super::timer_heap::{ArmedTimer, TimerExpiry, TimerState, nanos};
 
-/// Completes at a time of a loop. Made by [`LoopHandle::sleep_until`](super::LoopHandle::sleep_until)
-/// and [`LoopHandle::sleep`](super::LoopHandle::sleep).
+/// Completes at a time of a loop. Made by
+/// [`LoopHandle::sleep_until`](super::LoopHandle::sleep_until) and
+/// [`LoopHandle::sleep`](super::LoopHandle::sleep).
 ///
 /// If the loop is gone it completes at once, because its time can never come.
 #[must_use = "a sleep does nothing unless it is awaited"]
@@ -60,8 +61,8 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// Ticks with a fixed period. Made by [`LoopHandle::every`](super::LoopHandle::every). The ticks stay on the grid of the
-/// first one, whatever the delays; it is also a [`Stream`].
+/// Ticks with a fixed period. Made by [`LoopHandle::every`](super::LoopHandle::every). The ticks
+/// stay on the grid of the first one, whatever the delays; it is also a [`Stream`].
 #[must_use = "an interval does nothing unless it is awaited"]
 pub struct Interval {
     shared: Arc<Shared>,

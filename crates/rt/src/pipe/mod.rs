@@ -9,7 +9,8 @@
 //! Sizes in calls are in bytes, as those of slices; sizes in [`PipeConfig`] are in frames;
 //! [`PipeAmount`] has both and the duration.
 //!
-//! The server does not use it: it is for other programs. The examples `c_callback`, `fft_blocks` and `network_to_card` show it.
+//! The server does not use it: it is for other programs. The examples `c_callback`, `fft_blocks`
+//! and `network_to_card` show it.
 //!
 //! # Thresholds
 //! A waiting writer is paused when `pause` is reached and resumes when the fill is down to

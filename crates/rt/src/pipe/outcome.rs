@@ -20,8 +20,8 @@ pub struct PipeAmount {
 #[must_use = "what was not stored is lost, or still the caller's"]
 #[non_exhaustive]
 pub struct WriteOutcome {
-    /// Bytes stored. With [`OverflowPolicy::DropOldest`](super::OverflowPolicy::DropOldest) these are the last whole frames of the
-    /// data.
+    /// Bytes stored. With [`OverflowPolicy::DropOldest`](super::OverflowPolicy::DropOldest) these
+    /// are the last whole frames of the data.
     pub stored: usize,
     /// Bytes dropped to make space, or because they did not fit.
     pub dropped: usize,
@@ -68,7 +68,8 @@ pub struct FrameTimestamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PipeWriteError {
-    /// [`OverflowPolicy::Error`](super::OverflowPolicy::Error), and there is less space than the data need: nothing was stored.
+    /// [`OverflowPolicy::Error`](super::OverflowPolicy::Error), and there is less space than the
+    /// data need: nothing was stored.
     Full {
         /// Bytes that would have fitted.
         free: usize,

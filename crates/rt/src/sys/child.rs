@@ -54,8 +54,8 @@ const SUPERVISION_VARIABLES: [&str; 7] = [
 /// Gives every signal its default action and unblocks all. Async-signal-safe (POSIX.1-2024, 2.4.3).
 fn reset_signals() -> io::Result<()> {
     for signal in 1..=LAST_SIGNAL {
-        // SAFETY: the default action is no function. A number that is no signal, or one whose action
-        // is fixed, is refused, and that does no harm.
+        // SAFETY: the default action is no function. A number that is no signal, or one whose
+        // action is fixed, is refused, and that does no harm.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     // SAFETY: zeros are a value of this type, which has no pointers.

@@ -187,7 +187,8 @@ pub(crate) fn precise_sleep() {
 pub(crate) fn set_fifo(priority: u8) -> Result<(), i32> {
     // The kernel's `struct sched_param`. Not libc's function: musl's refuses every call.
     let parameter = libc::c_int::from(priority);
-    // SAFETY: 0 means this thread; the kernel only reads the parameter, which lives during the call.
+    // SAFETY: 0 means this thread; the kernel only reads the parameter, which lives during the
+    // call.
     let refused = unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const parameter)
     } != 0;

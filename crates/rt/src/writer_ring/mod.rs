@@ -114,8 +114,8 @@ impl RecordProducer {
         consumer.wait.wake(|| self.core.is_wake_due(consumer.wake_at.load(Ordering::Relaxed)));
     }
 
-    /// After [`WriterRingError::Full`]: sleeps until the ring is half empty and a record of `n` bytes
-    /// fits, until it is closed, or until `limit` is over. May return early: push again.
+    /// After [`WriterRingError::Full`]: sleeps until the ring is half empty and a record of `n`
+    /// bytes fits, until it is closed, or until `limit` is over. May return early: push again.
     pub fn wait(&mut self, n: usize, limit: Option<Duration>) {
         let Some(goal) = self.resume_position(n) else { return };
         let core = &*self.core;

@@ -1,6 +1,6 @@
-//! Every path with real threads: beside a counting allocator, a filter of system calls, and a hostile
-//! scheduler. One program, so that it is linked once; allocations and system calls are counted for
-//! each thread, and priorities are set for each thread.
+//! Every path with real threads: beside a counting allocator, a filter of system calls, and a
+//! hostile scheduler. One program, so that it is linked once; allocations and system calls are
+//! counted for each thread, and priorities are set for each thread.
 
 #[cfg(target_os = "linux")]
 mod foreign_loop;

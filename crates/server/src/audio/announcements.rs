@@ -75,7 +75,8 @@ struct PendingGain {
 }
 
 impl StationAnnouncements {
-    /// Appends an announcement to the queue of the station or of an overlay, and starts decoding it.
+    /// Appends an announcement to the queue of the station or of an overlay, and starts decoding
+    /// it.
     pub(super) fn add(
         &mut self,
         announcement: &Announcement,
@@ -259,8 +260,8 @@ pub(super) struct SoundThreads<'a> {
 }
 
 impl SoundThreads<'_> {
-    /// Starts to decode the sound of an announcement, and to measure it for this channel layout, with
-    /// one channel counted as two equal ones or not.
+    /// Starts to decode the sound of an announcement, and to measure it for this channel layout,
+    /// with one channel counted as two equal ones or not.
     fn open(
         &mut self,
         announcement: &Announcement,

@@ -85,8 +85,8 @@ pub(super) const SNAPCAST_CHUNK_HEADER: WriteHeader = snap::wire::write_chunk_he
 
 /// Buffers for every chunk that a log or a ring can hold, and for those being written.
 ///
-/// Most are in use only after a reactor has stood still for a second. They have their memory from the
-/// beginning all the same: a station's thread does not allocate.
+/// Most are in use only after a reactor has stood still for a second. They have their memory from
+/// the beginning all the same: a station's thread does not allocate.
 fn pool(channel: &StationDescriptor, quantum: Frames) -> Pool<Vec<u8>> {
     let (count, _) = buffers(channel, quantum);
     let bytes = HEADROOM + max_payload(channel, quantum);

@@ -2,8 +2,8 @@
 //!
 //! An overlay is created for the first announcement of its target and ended after the last. Its
 //! chunks have the times of the station's own, so its clients continue on it, and back, without a
-//! missing or doubled chunk. That takes until their next turn to be sent to; its announcements start
-//! after that, so that they are heard from the beginning.
+//! missing or doubled chunk. That takes until their next turn to be sent to; its announcements
+//! start after that, so that they are heard from the beginning.
 //!
 //! A client plays one rendition at a time: the announcements of an overlay wait while one of its
 //! clients is on another overlay. Mixing per client was rejected, because clients share chunks

@@ -1,7 +1,7 @@
 //! The state of the audio backend: its threads, its running stations and what runs beside them.
 //!
-//! It is apart from the operations on it, so that each of them needs the state and not the others. The
-//! types of its fields have files of their own, below this one, for the same reason.
+//! It is apart from the operations on it, so that each of them needs the state and not the others.
+//! The types of its fields have files of their own, below this one, for the same reason.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -46,8 +46,8 @@ pub(super) struct AudioState {
     pub(super) lost_chunks: Arc<AtomicU64>,
     /// Number of stations started so far.
     pub(super) station_runs: u64,
-    /// Connects to web radio, to sounds of announcements and to push targets. Their tasks wait here until the control runtime
-    /// takes them.
+    /// Connects to web radio, to sounds of announcements and to push targets. Their tasks wait here
+    /// until the control runtime takes them.
     pub(super) radio_client: RadioClient,
     pub(super) clip_client: ClipClient,
     pub(super) pusher: PushClient,

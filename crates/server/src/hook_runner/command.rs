@@ -28,9 +28,9 @@ const MAX_LOG_LINES: usize = 32;
 /// A longer line is logged in pieces.
 const MAX_LOG_LINE: u64 = 512;
 
-/// Maximum number of programs of a hook that have ended and left a job behind: one a second for half
-/// a minute. At the limit the next event waits for the end of such a job, so that a burst of events
-/// does not fill the process table.
+/// Maximum number of programs of a hook that have ended and left a job behind: one a second for
+/// half a minute. At the limit the next event waits for the end of such a job, so that a burst of
+/// events does not fill the process table.
 const MAX_BACKGROUND_JOBS: usize = 32;
 /// How long the output of a program that has ended is read before its result is reported: its last
 /// lines are in the pipe already.

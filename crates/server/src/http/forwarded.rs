@@ -1,10 +1,11 @@
 //! The clients of trusted reverse proxies.
 //!
-//! A proxy opens all connections from its own address, without TLS as a rule, and names its client in
-//! `X-Forwarded-For` and `X-Forwarded-Proto`. Any client can send these fields, so they count only
-//! where the other end of the connection is a proxy of the configuration; limits, logins and the
-//! rights of callers on this machine depend on them. RFC 7239's `Forwarded` is not read: no common
-//! proxy sends it unless it is told to, and two fields with different answers would be one too many.
+//! A proxy opens all connections from its own address, without TLS as a rule, and names its client
+//! in `X-Forwarded-For` and `X-Forwarded-Proto`. Any client can send these fields, so they count
+//! only where the other end of the connection is a proxy of the configuration; limits, logins and
+//! the rights of callers on this machine depend on them. RFC 7239's `Forwarded` is not read: no
+//! common proxy sends it unless it is told to, and two fields with different answers would be one
+//! too many.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -29,8 +30,8 @@ impl ProxiedClients {
         Self(Mutex::new(AddressLimiter::new(policy)))
     }
 
-    /// The permit of a connection that stays open, by its client behind a proxy. One that no proxy has
-    /// opened has its permit already.
+    /// The permit of a connection that stays open, by its client behind a proxy. One that no proxy
+    /// has opened has its permit already.
     ///
     /// # Errors
     /// [`TooManyConnections`].
@@ -53,12 +54,12 @@ pub(super) struct ForwardedClient {
     pub(super) is_https: Option<bool>,
 }
 
-/// The client that a trusted proxy names in the fields of a request's head, given with their names in
-/// lower case.
+/// The client that a trusted proxy names in the fields of a request's head, given with their names
+/// in lower case.
 ///
 /// Each proxy appends the address from which it got the request. So the list is read from its end,
-/// for as long as the proxies are trusted; what stands before an address that is not could come from
-/// the client.
+/// for as long as the proxies are trusted; what stands before an address that is not could come
+/// from the client.
 pub(super) fn forwarded_client<'a>(
     peer: IpAddr,
     fields: impl Iterator<Item = (&'a str, &'a [u8])>,

@@ -1,8 +1,8 @@
 //! Response bodies that may be large: how long they may stay in memory.
 //!
 //! A body is given to hyper in pieces. One that its peer reads too slowly ends with an error, which
-//! closes the connection; one that is not read at all is closed by `socket`. In one piece, a peer that
-//! reads a byte now and then would keep megabytes for hours.
+//! closes the connection; one that is not read at all is closed by `socket`. In one piece, a peer
+//! that reads a byte now and then would keep megabytes for hours.
 
 use std::io;
 use std::pin::Pin;

@@ -46,8 +46,8 @@ impl ConnectionIdentity {
         Self { from, is_https, watch, slot, certificate, is_forwarded: false }
     }
 
-    /// The identity of the client that a trusted proxy names in these fields of a request's head; of
-    /// any other peer, its own.
+    /// The identity of the client that a trusted proxy names in these fields of a request's head;
+    /// of any other peer, its own.
     ///
     /// # Errors
     /// [`SlotError`], when the client holds its share of the port's connections.

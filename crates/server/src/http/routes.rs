@@ -318,8 +318,8 @@ fn too_many_connections() -> Response {
 }
 
 impl AppState {
-    /// Replaces the identity of a trusted proxy by that of its client; the response if that client has
-    /// too many connections.
+    /// Replaces the identity of a trusted proxy by that of its client; the response if that client
+    /// has too many connections.
     fn identify_proxied(&self, request: &mut Request) -> Option<Response> {
         let identity = request.extensions_mut().remove::<ConnectionIdentity>()?;
         let fields =
@@ -413,8 +413,8 @@ async fn check_request(State(app): State<AppState>, mut request: Request, next: 
     response
 }
 
-/// Runs a request unless its sender has gone before. Hyper drops it only where no further request is
-/// in front of the end of the stream.
+/// Runs a request unless its sender has gone before. Hyper drops it only where no further request
+/// is in front of the end of the stream.
 async fn run_while_open(request: Request, next: Next) -> Response {
     let identity = request.extensions().get::<ConnectionIdentity>();
     let Some(watch) = identity.map(|identity| identity.watch.clone()) else {

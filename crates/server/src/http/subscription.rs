@@ -125,7 +125,8 @@ async fn more_events(events: Option<&mut (watch::Receiver<u64>, u64)>) {
     }
 }
 
-/// The newest status, once it has changed; never without a subscription. May be dropped while it waits.
+/// The newest status, once it has changed; never without a subscription. May be dropped while it
+/// waits.
 async fn newest_status(
     status: Option<&mut (watch::Receiver<Utf8Bytes>, bool)>,
     control: &Control,

@@ -28,7 +28,8 @@ use crate::connections::ConnectionPermit;
 use crate::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, max_line_length};
 use crate::tls::PeerWatch;
 
-/// Answers calls and sends notifications and what is subscribed until the peer closes or stops reading.
+/// Answers calls and sends notifications and what is subscribed until the peer closes or stops
+/// reading.
 pub(super) async fn serve_control(
     socket: WebSocket,
     control: Arc<Control>,

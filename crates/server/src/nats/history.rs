@@ -1,5 +1,5 @@
-//! The last chunks of an origin: what it has published, for edges that have missed some, and what it
-//! has withheld while another origin had the lease.
+//! The last chunks of an origin: what it has published, for edges that have missed some, and what
+//! it has withheld while another origin had the lease.
 
 use std::collections::VecDeque;
 

@@ -122,8 +122,8 @@ fn count(counters: &NatsCounters, event: &Event) {
     }
 }
 
-/// The pauses between attempts to connect: a dead server is over soon, and a hundred clients of it do
-/// not return at the same moment.
+/// The pauses between attempts to connect: a dead server is over soon, and a hundred clients of it
+/// do not return at the same moment.
 const FIRST_PAUSE: Span = Span::from_millis(50);
 const LONGEST_PAUSE: Span = Span::from_secs(2);
 

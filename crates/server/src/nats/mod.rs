@@ -4,9 +4,9 @@
 //!  station -> ring -> origin -> NATS -> subscriptions -> ring -> feeder (reactor) -> station
 //! ```
 //!
-//! The client of NATS needs an async runtime, and no media thread may wait for it. So it has a thread
-//! with a runtime of its own, and both ends of it are rings: what it does not take in time is lost,
-//! and counted. What a message means, and which of several origins sends, is decided in
+//! The client of NATS needs an async runtime, and no media thread may wait for it. So it has a
+//! thread with a runtime of its own, and both ends of it are rings: what it does not take in time
+//! is lost, and counted. What a message means, and which of several origins sends, is decided in
 //! [`aulos_session::nats`].
 
 mod counters;

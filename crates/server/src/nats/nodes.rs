@@ -1,7 +1,7 @@
 //! The other nodes of the site: requests to them, and answers to theirs.
 //!
-//! One task holds the subscriptions and the [`NodeTable`]. What takes longer, a call and its answer,
-//! has a task of its own, of which there is a limited number.
+//! One task holds the subscriptions and the [`NodeTable`]. What takes longer, a call and its
+//! answer, has a task of its own, of which there is a limited number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -220,7 +220,8 @@ impl Nodes {
         }
     }
 
-    /// Answers the requests that wait, if the document is new enough; otherwise it is rendered first.
+    /// Answers the requests that wait, if the document is new enough; otherwise it is rendered
+    /// first.
     async fn answer_all(&mut self, client: &Client) {
         let now = SystemClock::now();
         let fresh = self.document.as_ref().filter(|(at, _)| now - *at < DOCUMENT_REUSE);

@@ -270,8 +270,8 @@ impl Publisher {
         }
     }
 
-    /// After a connection was lost: what it has not carried, or was made without it. Edges drop what
-    /// they have.
+    /// After a connection was lost: what it has not carried, or was made without it. Edges drop
+    /// what they have.
     async fn publish_again(&mut self) {
         let Some(epoch) = self.lease.epoch(SystemClock::now()) else { return };
         self.history.forget(SystemClock::now(), self.station.buffer);
@@ -418,8 +418,8 @@ const RECORD_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the connection may take a message; the ring holds chunks for longer.
 const MAX_WAIT: Duration = Duration::from_millis(200);
 
-/// How many chunks may be sent again at once, and how soon another one: fifty edges that have missed
-/// a second. More is no accident.
+/// How many chunks may be sent again at once, and how soon another one: fifty edges that have
+/// missed a second. More is no accident.
 const REPAIR_BURST: u32 = 2_500;
 const REPAIR_INTERVAL: Span = Span::from_millis(1);
 

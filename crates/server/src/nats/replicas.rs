@@ -1,8 +1,8 @@
 //! How many servers of a NATS cluster keep the records and leases.
 //!
-//! A bucket on one server is lost with it, and then no origin can renew its lease. NATS refuses more
-//! copies than the cluster has servers, and its answer is the only sure sign of their number: so the
-//! number that is wanted is tried first.
+//! A bucket on one server is lost with it, and then no origin can renew its lease. NATS refuses
+//! more copies than the cluster has servers, and its answer is the only sure sign of their number:
+//! so the number that is wanted is tried first.
 
 use async_nats::Client;
 use async_nats::jetstream::context::CreateKeyValueError;

@@ -185,8 +185,8 @@ impl NatsService {
         site.unwrap_or_else(|| DEFAULT_SITE.to_owned())
     }
 
-    /// The connection to a server. If it is one of the cluster, it is the cluster's connection, with
-    /// its login; other servers never get that.
+    /// The connection to a server. If it is one of the cluster, it is the cluster's connection,
+    /// with its login; other servers never get that.
     fn link(&mut self, server: Option<&NatsServer>) -> io::Result<Arc<Link>> {
         let is_own = |cluster: &&ClusterSettings| {
             server.is_none_or(|server| {

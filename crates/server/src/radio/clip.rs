@@ -1,10 +1,10 @@
 //! Fetches the sound of an announcement from a URL, and passes it to the decoder as it arrives.
 //!
 //! A speech service gives out a URL that is valid for a short time, while the speech is still being
-//! made. So the request is sent at once, what arrives is held in memory however long the announcement
-//! waits for its turn, and playback begins with the first sound. Where loudness is matched, it is
-//! measured on what arrives within [`MEASURE_TIME`]: waiting for all of it would take as long as the
-//! speech.
+//! made. So the request is sent at once, what arrives is held in memory however long the
+//! announcement waits for its turn, and playback begins with the first sound. Where loudness is
+//! matched, it is measured on what arrives within [`MEASURE_TIME`]: waiting for all of it would
+//! take as long as the speech.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -108,9 +108,9 @@ impl ClipState {
 }
 
 impl ClipClient {
-    /// Begins to fetch `url` from one of the hosts that the rules permit. With `measured`, the channel
-    /// layout in which it is played and whether one channel counts as two equal ones, its loudness is
-    /// measured.
+    /// Begins to fetch `url` from one of the hosts that the rules permit. With `measured`, the
+    /// channel layout in which it is played and whether one channel counts as two equal ones, its
+    /// loudness is measured.
     ///
     /// # Errors
     /// The reason, for users to read: too many sounds are held already.
@@ -340,8 +340,8 @@ const TOO_LARGE: &str = "the sound is larger than 8 MiB";
 /// The most sounds that are held at once.
 const MAX_CLIPS: usize = 16;
 
-/// Limits of the time from the call to the first bytes of sound, of a pause of the server, and of the
-/// whole transfer: the last is the longest announcement.
+/// Limits of the time from the call to the first bytes of sound, of a pause of the server, and of
+/// the whole transfer: the last is the longest announcement.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_FETCH_TIME: Duration = Duration::from_secs(300);
@@ -349,6 +349,6 @@ const MAX_FETCH_TIME: Duration = Duration::from_secs(300);
 /// How long sound is collected for the measurement of its loudness.
 const MEASURE_TIME: Duration = Duration::from_millis(300);
 
-/// Interval at which a full decoder is offered more; its ring holds more than the codec pool takes in
-/// this time.
+/// Interval at which a full decoder is offered more; its ring holds more than the codec pool takes
+/// in this time.
 const FEED_INTERVAL: Duration = Duration::from_millis(20);

@@ -83,7 +83,8 @@ impl StreamFetcher {
     }
 
     /// Follows redirects and playlists from `first` to a body; URLs in `refused` are skipped, and
-    /// `redirected` is called for each redirect. With `hosts`, only those on the list are contacted.
+    /// `redirected` is called for each redirect. With `hosts`, only those on the list are
+    /// contacted.
     pub(super) async fn open(
         &self,
         first: &HttpUrl,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use aulos_config::PortRange;
 
-/// An address of `dest` that packets can be sent to from a port of `listen`. The lookup has a thread
-/// of its own, because it can take arbitrarily long; the control thread waits for
+/// An address of `dest` that packets can be sent to from a port of `listen`. The lookup has a
+/// thread of its own, because it can take arbitrarily long; the control thread waits for
 /// [`LOOKUP_TIMEOUT`] at most.
 pub(super) fn resolve(dest: &PortRange<String>, listen: IpAddr) -> io::Result<SocketAddr> {
     if let Ok(host) = dest.host.parse::<IpAddr>() {

@@ -83,8 +83,8 @@ impl Server {
         }
     }
 
-    /// Sets how [`ServerHandle::request_reload`] and the control API load the configuration again; the
-    /// error is the message for the log and the caller.
+    /// Sets how [`ServerHandle::request_reload`] and the control API load the configuration again;
+    /// the error is the message for the log and the caller.
     pub fn with_config_loader(
         self,
         loader: impl Fn() -> Result<ResolvedConfig, String> + Send + Sync + 'static,
@@ -109,8 +109,8 @@ impl Server {
     /// # Errors
     /// [`Exit::Unavailable`] or [`Exit::Permission`] for a port; [`Exit::CannotCreate`] or
     /// [`Exit::Permission`] for the state directory, [`Exit::Unavailable`] when another server uses
-    /// it; [`Exit::Config`] for a configured certificate; [`Exit::Internal`] when the system refuses
-    /// a thread.
+    /// it; [`Exit::Config`] for a configured certificate; [`Exit::Internal`] when the system
+    /// refuses a thread.
     pub fn start(mut self, config: ResolvedConfig) -> Result<ServerHandle, Failure> {
         if !map_large_allocations() {
             tracing::debug!("cannot set the allocator's mmap threshold");

@@ -1,9 +1,9 @@
 //! A TCP socket whose peer is watched while a call waits.
 //!
 //! A call may wait for others, and is not to be executed when its caller has gone meanwhile. The
-//! end of the stream cannot be read then: further calls may be in front of it, and they are not read
-//! before the first is answered. For the same reason the socket may always be readable, so the watch
-//! asks the kernel now and then whether the peer has closed.
+//! end of the stream cannot be read then: further calls may be in front of it, and they are not
+//! read before the first is answered. For the same reason the socket may always be readable, so the
+//! watch asks the kernel now and then whether the peer has closed.
 
 use std::io;
 use std::pin::Pin;
@@ -22,8 +22,8 @@ use crate::input_budget::{INPUT_BUDGET, UnfinishedInput};
 /// Interval at which the watch looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the call of a peer that has closed its sending side may still run. TCP does not tell one
-/// that only has nothing more to send, as `nc -N`, from one that has gone.
+/// How long the call of a peer that has closed its sending side may still run. TCP does not tell
+/// one that only has nothing more to send, as `nc -N`, from one that has gone.
 const TIME_AFTER_CLOSE: Duration = Duration::from_secs(1);
 
 /// A socket that can be watched, and whose unfinished input is limited.

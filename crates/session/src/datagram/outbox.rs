@@ -15,8 +15,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// To `to`, from the socket that all streams share, with the next call. This is the cheapest route, because
-    /// the datagrams of all streams go together.
+    /// To `to`, from the socket that all streams share, with the next call. This is the cheapest
+    /// route, because the datagrams of all streams go together.
     #[must_use]
     pub const fn to(to: SocketAddr) -> Self {
         Self { to, is_from_own_socket: false, due: None }

@@ -12,13 +12,13 @@
 //!   request whose answer says so.
 //! - A contender may claim a revision a whole TTL after it has *received* it, which is later.
 //!
-//! So two leases are never confirmed at once, whatever was lost or delayed, as long as clocks of two
-//! machines do not differ by a quarter in their speed.
+//! So two leases are never confirmed at once, whatever was lost or delayed, as long as clocks of
+//! two machines do not differ by a quarter in their speed.
 //!
 //! A holder that gets no answer goes on sending, unconfirmed, until it reads the lease of another
-//! origin: `JetStream` is silent while it elects a leader, and then no other origin can claim. If one
-//! could, because only this holder was cut off, it has a higher epoch, which edges play alone; those
-//! that are cut off with the holder go on hearing it.
+//! origin: `JetStream` is silent while it elects a leader, and then no other origin can claim. If
+//! one could, because only this holder was cut off, it has a higher epoch, which edges play alone;
+//! those that are cut off with the holder go on hearing it.
 //!
 //! After an outage of `JetStream`, contenders leave the holder half a TTL to renew.
 //!
@@ -135,7 +135,8 @@ pub enum LeaseState {
         /// The name of its node; empty if it is not known.
         holder: String,
     },
-    /// There is no `JetStream` and so no lease: it sends, as every other origin of the station does.
+    /// There is no `JetStream` and so no lease: it sends, as every other origin of the station
+    /// does.
     Unleased {
         /// The epoch.
         epoch: u32,
@@ -187,8 +188,8 @@ pub struct Lease {
 enum Role {
     /// Nothing but to observe the key and to claim it.
     Contender,
-    /// It sends. Its lease is confirmed before `until`, and if the key still has this revision it may
-    /// renew.
+    /// It sends. Its lease is confirmed before `until`, and if the key still has this revision it
+    /// may renew.
     Holder { epoch: u32, revision: u64, until: Instant },
     /// It sends without a lease.
     Unleased { epoch: u32 },
@@ -265,8 +266,8 @@ impl Lease {
         self.act(now);
     }
 
-    /// Gives the lease back, so that another origin need not wait for its end. Nothing is sent after
-    /// this call.
+    /// Gives the lease back, so that another origin need not wait for its end. Nothing is sent
+    /// after this call.
     pub fn release(&mut self, now: Instant) {
         let now = self.advance(now);
         let role = std::mem::replace(&mut self.role, Role::Contender);

@@ -5,16 +5,16 @@
 //!  times of the origin ----------------------------^
 //! ```
 //!
-//! An origin says with other bytes what a Snapcast server says: a codec, chunks with their times, the
-//! delay to their playout, and its clock. So a [`NatsInput`] checks what has come and translates it;
-//! everything after that, the clock's line, the queue until a chunk is due, gaps and the decoder, is
-//! [`SnapcastInput`], and both kinds of sources behave alike.
+//! An origin says with other bytes what a Snapcast server says: a codec, chunks with their times,
+//! the delay to their playout, and its clock. So a [`NatsInput`] checks what has come and
+//! translates it; everything after that, the clock's line, the queue until a chunk is due, gaps and
+//! the decoder, is [`SnapcastInput`], and both kinds of sources behave alike.
 //!
 //! What TCP guarantees between two machines, NATS does not: anyone with the right to publish can
-//! send, a message may be repeated, and two origins may believe that they have the stream. A chunk is
-//! played only if its epoch and node are those of the stream's record and its number has not been
-//! seen. Of two origins, that with the higher epoch is played. If it ends, the other one is: with a
-//! [`Lease`], once that has a still higher epoch; without one, after a time without chunks.
+//! send, a message may be repeated, and two origins may believe that they have the stream. A chunk
+//! is played only if its epoch and node are those of the stream's record and its number has not
+//! been seen. Of two origins, that with the higher epoch is played. If it ends, the other one is:
+//! with a [`Lease`], once that has a still higher epoch; without one, after a time without chunks.
 
 mod lease;
 mod nodes;
@@ -236,8 +236,8 @@ impl NatsInput {
     }
 
     /// A record with a higher epoch is that of a stream that begins anew or has another origin. One
-    /// with a lower epoch is that of an origin that has lost the stream; but an epoch that brings no
-    /// chunks does not keep it, unless a lease has fenced the lower one off.
+    /// with a lower epoch is that of an origin that has lost the stream; but an epoch that brings
+    /// no chunks does not keep it, unless a lease has fenced the lower one off.
     fn handle_record(&mut self, now: Instant, bytes: &[u8]) {
         let record = match StreamRecord::parse(bytes) {
             Ok(record) => record,
@@ -394,7 +394,8 @@ impl NatsInput {
         }
     }
 
-    /// What a server sends at the beginning of a session, in answer to the Hello `id`, or of a stream.
+    /// What a server sends at the beginning of a session, in answer to the Hello `id`, or of a
+    /// stream.
     fn announce(&mut self, now: Instant, record: &StreamRecord<'_>, id: Option<u16>) {
         let settings = ServerSettings { buffer: record.buffer, ..ServerSettings::default() };
         self.translate(now, id.unwrap_or(0), &ServerMessage::Settings(settings));

@@ -1,11 +1,11 @@
 //! The nodes of a site, as one of them sees them: a request to all, and what each has answered.
 //!
-//! No list of nodes is configured, and none is kept in a bucket: a node that answers exists. One that
-//! does not answer any more stays in the table for [`FORGET_AFTER`], with the age of its last answer,
-//! because a node that has failed is what an operator looks for.
+//! No list of nodes is configured, and none is kept in a bucket: a node that answers exists. One
+//! that does not answer any more stays in the table for [`FORGET_AFTER`], with the age of its last
+//! answer, because a node that has failed is what an operator looks for.
 //!
-//! Requests that come while a round is open, or shortly after it, share its result. So the number of
-//! pages that look at a node does not change what it asks of the others.
+//! Requests that come while a round is open, or shortly after it, share its result. So the number
+//! of pages that look at a node does not change what it asks of the others.
 
 #[cfg(test)]
 mod tests;
@@ -130,7 +130,8 @@ impl NodeTable {
         }
     }
 
-    /// A status of all nodes is requested: a round begins, unless one is open or was just completed.
+    /// A status of all nodes is requested: a round begins, unless one is open or was just
+    /// completed.
     pub fn request(&mut self, now: Instant) {
         let now = self.advance(now);
         match self.state {

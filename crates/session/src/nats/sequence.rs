@@ -3,7 +3,8 @@
 /// The numbers that were seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SequenceFilter {
-    /// The highest number, and a bit for each of the numbers before it; bit 0 is the highest itself.
+    /// The highest number, and a bit for each of the numbers before it; bit 0 is the highest
+    /// itself.
     newest: Option<(u64, u64)>,
 }
 
@@ -21,8 +22,8 @@ pub(super) enum SequenceVerdict {
 }
 
 impl SequenceFilter {
-    /// Judges a number and remembers it. While chunks come (`is_live`), a forged number must not make
-    /// all the following ones old; after a pause any number may be the next.
+    /// Judges a number and remembers it. While chunks come (`is_live`), a forged number must not
+    /// make all the following ones old; after a pause any number may be the next.
     pub(super) fn insert(&mut self, number: u64, is_live: bool) -> SequenceVerdict {
         let Some((newest, seen)) = self.newest else {
             self.newest = Some((number, 1));

@@ -10,8 +10,8 @@
 //! The rule where several nodes change the same record: **a record is compared field by field with
 //! what it was when the change was made; a field that has changed is written, every other field is
 //! that of the bucket.** So of two changes of different fields both stay, and of two changes of the
-//! same field the one that is written last. A change that is made while the bucket is away waits, and
-//! is written by the same rule when it is back. No clock is compared with another machine's.
+//! same field the one that is written last. A change that is made while the bucket is away waits,
+//! and is written by the same rule when it is back. No clock is compared with another machine's.
 //!
 //! A node writes a record at most once in [`WRITE_INTERVAL`], whatever moves a slider.
 //!
@@ -235,8 +235,8 @@ impl SharedSettings {
         }
     }
 
-    /// This node has changed a record. Without `before`, it offers one that it has had for some time:
-    /// that of the bucket goes first, if there is one.
+    /// This node has changed a record. Without `before`, it offers one that it has had for some
+    /// time: that of the bucket goes first, if there is one.
     pub fn handle_change(
         &mut self,
         now: Instant,
@@ -250,8 +250,8 @@ impl SharedSettings {
             entry.own.clone_from(&entry.committed);
             return self.apply(&key);
         }
-        // Only what has changed: the node may not be able to have all of a record as it is, for example
-        // a volume above its own limit, or may not have applied the last one yet.
+        // Only what has changed: the node may not be able to have all of a record as it is, for
+        // example a volume above its own limit, or may not have applied the last one yet.
         entry.own = Some(match &entry.own {
             Some(own) => merge(before.as_ref(), &after, own),
             None => after,

@@ -230,8 +230,8 @@ fn what_is_not_the_next_chunk_of_the_stream_is_counted_by_its_cause() {
     );
 }
 
-/// A NATS server dies and another one carries on: the session with the origin survives, and what was
-/// lost between is asked for and played at its time.
+/// A NATS server dies and another one carries on: the session with the origin survives, and what
+/// was lost between is asked for and played at its time.
 #[test]
 fn what_nats_has_lost_is_repaired_without_a_gap() {
     let mut world = World::new();
@@ -346,8 +346,8 @@ fn chunks_of_two_origins_are_never_mixed() {
     world.check_played(4_000..5_050);
 }
 
-/// Of two holders of a lease, what the earlier one sends after the later one is never played, however
-/// long the later one is quiet.
+/// Of two holders of a lease, what the earlier one sends after the later one is never played,
+/// however long the later one is quiet.
 #[test]
 fn an_older_epoch_is_never_played_after_a_newer_one() {
     let mut world = World::new();

@@ -75,8 +75,8 @@ impl Connection {
         }
     }
 
-    /// Whether the clock is known well enough to begin: after the first burst of exchanges, or after
-    /// a few seconds with a server that answers slowly.
+    /// Whether the clock is known well enough to begin: after the first burst of exchanges, or
+    /// after a few seconds with a server that answers slowly.
     pub(crate) fn knows_time(&self, now: Instant) -> bool {
         let Self::Connected { client, since } = self else { return false };
         let sync = client.sync();

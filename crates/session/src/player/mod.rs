@@ -8,10 +8,11 @@
 //!                +------------- when a frame must sound --- - --- when it will <---+
 //! ```
 //!
-//! Two clocks are followed, each by its own loop: the server's by the exchanges of the protocol, the
-//! device's by the positions that it reports. They meet in one number, how far the content is from
-//! its time when it sounds, and the servo corrects it by the rate: first the drift that is known,
-//! then a share of the error, never by more than 500 ppm. Frames are neither dropped nor doubled.
+//! Two clocks are followed, each by its own loop: the server's by the exchanges of the protocol,
+//! the device's by the positions that it reports. They meet in one number, how far the content is
+//! from its time when it sounds, and the servo corrects it by the rate: first the drift that is
+//! known, then a share of the error, never by more than 500 ppm. Frames are neither dropped nor
+//! doubled.
 //!
 //! Sound begins when the server's clock is known, placed to the frame. An error of more than 5 ms,
 //! after an interruption or when a clock was set, is corrected at once between two fades.
@@ -160,8 +161,8 @@ impl Player {
     }
 
     /// The connection has failed or ended. What has arrived is played, and the player wants to
-    /// connect again within a second: after a random pause, so that the listeners of a server that has
-    /// failed do not return at the same moment, again and again.
+    /// connect again within a second: after a random pause, so that the listeners of a server that
+    /// has failed do not return at the same moment, again and again.
     pub fn disconnected(&mut self, now: Instant) {
         let pause = self.retries.failed(now);
         self.connection.end(now + pause);
@@ -246,8 +247,8 @@ impl Player {
         self.is_silent = true;
     }
 
-    /// Fills `out`, interleaved and whole frames, with what the device plays next. `position` is how
-    /// far it has played.
+    /// Fills `out`, interleaved and whole frames, with what the device plays next. `position` is
+    /// how far it has played.
     ///
     /// # Real-time
     /// Does not lock, log or call the system; allocates only for chunks that are longer than all

@@ -186,8 +186,8 @@ impl Playback {
         self.fill(queue, &mut out[silent..]);
     }
 
-    /// Finds the content of server time `at`: decodes the chunk that has it, or returns how long the
-    /// first chunk is still to wait for. `None` if there is no chunk.
+    /// Finds the content of server time `at`: decodes the chunk that has it, or returns how long
+    /// the first chunk is still to wait for. `None` if there is no chunk.
     fn find(&mut self, at: Instant, queue: &mut ChunkQueue) -> Option<Span> {
         self.decoded.clear();
         self.taken = 0;

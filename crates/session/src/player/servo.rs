@@ -15,7 +15,8 @@ impl RateServo {
     /// The rate for the next `span`. `error` is how far the content is ahead of its time, `drift`
     /// how much faster than the device the server's clock runs.
     ///
-    /// With next to no drift and error the rate is exactly nominal, so that sound passes bit by bit.
+    /// With next to no drift and error the rate is exactly nominal, so that sound passes bit by
+    /// bit.
     pub(super) fn step(&mut self, span: Span, error: Span, drift: f64) -> Ppm {
         let first = self.age == 0.0;
         self.age += span.as_secs_f64();

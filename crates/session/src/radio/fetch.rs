@@ -75,7 +75,8 @@ pub enum FetchInput<'a> {
 pub enum FetchOutput {
     /// Look up a host. Earlier connections are closed.
     Resolve(HttpUrl),
-    /// Connect to one of these addresses of a host; see [`AddressRace`](crate::connect::AddressRace).
+    /// Connect to one of these addresses of a host; see
+    /// [`AddressRace`](crate::connect::AddressRace).
     Connect(Vec<SocketAddr>),
     /// Perform a TLS handshake with this host on the connection.
     StartTls(HttpUrl),

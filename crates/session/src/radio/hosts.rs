@@ -1,8 +1,9 @@
 //! Restricts the hosts that a call may name.
 //!
 //! A URL in the configuration may lead anywhere, one in a control call must not: the caller would
-//! make this machine send requests to itself and to its neighbours. The list applies to the resolved
-//! addresses, which are the ones connected to, so that a name with changing answers gains nothing.
+//! make this machine send requests to itself and to its neighbours. The list applies to the
+//! resolved addresses, which are the ones connected to, so that a name with changing answers gains
+//! nothing.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

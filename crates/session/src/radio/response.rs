@@ -101,7 +101,8 @@ pub(super) fn is_list(url: &HttpUrl, head: &ResponseHead, front: &[u8]) -> bool 
     (named || typed || looks) && is_text && !begins(b"<!doctype") && !begins(b"<html")
 }
 
-/// Beginnings of a response; the second is that of old Shoutcast servers, which continue as in HTTP.
+/// Beginnings of a response; the second is that of old Shoutcast servers, which continue as in
+/// HTTP.
 const STATUS_LINES: [&[u8]; 2] = [b"HTTP/1.", b"ICY "];
 
 /// Maximum bytes of a head, and characters of one value.

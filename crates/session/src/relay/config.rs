@@ -39,8 +39,9 @@ pub struct RelayStreamConfig {
     pub dtmf_to: Option<u8>,
     /// Sends RED.
     pub red_out: Option<RedConfig>,
-    /// Whether the stream arrives over two networks ([`Packet::is_second`](crate::datagram::Packet::is_second)).
-    /// The first of each pair of packets is used.
+    /// Whether the stream arrives over two networks
+    /// ([`Packet::is_second`](crate::datagram::Packet::is_second)). The first of each pair of
+    /// packets is used.
     pub redundant: bool,
     /// A stream ends after a silence of this length.
     pub idle_timeout: Span,

@@ -9,8 +9,8 @@
 //! leaves as soon as it is in order, with the sequence number and the timestamp of its sender.
 //! Missing packets stay missing, and the receiver conceals them (`docs/decisions/rtp-delay.md`).
 //!
-//! [`RelayStream`] is a [`Machine`](crate::datagram::Machine): it does not block, and allocates nothing per
-//! packet.
+//! [`RelayStream`] is a [`Machine`](crate::datagram::Machine): it does not block, and allocates
+//! nothing per packet.
 
 mod config;
 mod egress;

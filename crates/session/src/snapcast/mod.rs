@@ -162,8 +162,8 @@ impl SnapcastInput {
         }
     }
 
-    /// Messages to and from the server may be lost, other than on a connection of TCP: an unanswered
-    /// request for the time is repeated.
+    /// Messages to and from the server may be lost, other than on a connection of TCP: an
+    /// unanswered request for the time is repeated.
     #[must_use]
     pub fn lossy(self) -> Self {
         Self { is_lossy: true, ..self }
@@ -212,8 +212,8 @@ impl SnapcastInput {
         self.drain(now);
     }
 
-    /// Takes a chunk that later ones have overtaken; [`handle_input`](Self::handle_input) takes those
-    /// in order. One whose time is over is counted as late.
+    /// Takes a chunk that later ones have overtaken; [`handle_input`](Self::handle_input) takes
+    /// those in order. One whose time is over is counted as late.
     pub fn insert_chunk(&mut self, timestamp: Instant, payload: &[u8]) {
         if self.demand == StandbyRequest::Play
             && let Some(stream) = self.streams.back_mut()
@@ -421,7 +421,8 @@ impl SnapcastInput {
         }
     }
 
-    /// Counts the chunk. False after too long a time without a usable one: the connection is closed.
+    /// Counts the chunk. False after too long a time without a usable one: the connection is
+    /// closed.
     fn judge(&mut self, now: Instant, placement: &Placement, frames: Frames) -> bool {
         let counts = &mut self.status.counts;
         let why = match placement {
@@ -568,8 +569,9 @@ fn place(
     Placement::Play(silence)
 }
 
-/// With a clock that is known so well, the first burst of exchanges need not be over: with 40 ms from
-/// a question to its answer it lasts for two seconds. What is left of the error the line takes out.
+/// With a clock that is known so well, the first burst of exchanges need not be over: with 40 ms
+/// from a question to its answer it lasts for two seconds. What is left of the error the line takes
+/// out.
 const EARLY_ERROR: Span = Span::from_micros(500);
 
 /// The present stream and its successor.

@@ -70,7 +70,8 @@ pub enum PassObstacle {
         buffer: Span,
         /// From a stamp of the other server to its playout there.
         delay: Span,
-        /// The longest buffer of the station with which chunks can be passed; zero if there is none.
+        /// The longest buffer of the station with which chunks can be passed; zero if there is
+        /// none.
         most: Span,
     },
 }

@@ -76,8 +76,8 @@ impl SnapcastInputSink {
         self.standby.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request)
     }
 
-    /// Hands `samples`, which were due at `received`, to the station; returns how many of them there
-    /// was room for.
+    /// Hands `samples`, which were due at `received`, to the station; returns how many of them
+    /// there was room for.
     pub(super) fn push(&mut self, spec: SampleSpec, received: Instant, samples: &[f32]) -> usize {
         let channels = spec.layout.channels();
         let mut taken = 0;

@@ -35,8 +35,8 @@ pub struct SnapcastInputCounts {
     pub failures: u64,
     /// Chunks that were played.
     pub played: u64,
-    /// Chunks that came too late to be played, also at the beginning of a connection, or were played
-    /// already.
+    /// Chunks that came too late to be played, also at the beginning of a connection, or were
+    /// played already.
     pub late: u64,
     /// Chunks whose time is too far in the future.
     pub early: u64,

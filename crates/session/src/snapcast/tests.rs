@@ -426,8 +426,8 @@ fn chunks_of_the_past_and_of_next_year_are_dropped_and_end_the_connection() {
     assert_eq!((world.breaks(), world.error()), (0, None));
 }
 
-/// Two sources of one thread, with the same chunks of Opus. The library panics in the first one at a
-/// chunk, if one is given.
+/// Two sources of one thread, with the same chunks of Opus. The library panics in the first one at
+/// a chunk, if one is given.
 fn two_sources_of_opus(fault: Option<i64>) -> [World; 2] {
     let mut encoder = make_encoder(Codec::Opus, SampleSpec::DEFAULT, Frames(960)).unwrap();
     let mut block = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, 1_920);

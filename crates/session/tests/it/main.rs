@@ -1,4 +1,5 @@
-//! RTP inputs and outputs in virtual time, and streams of FLAC. One program, so that it is linked once.
+//! RTP inputs and outputs in virtual time, and streams of FLAC. One program, so that it is linked
+//! once.
 
 mod flac_stream;
 mod rtp_output;

@@ -73,7 +73,8 @@ pub(in crate::cli) struct NormalizeArgs {
     /// Measure, print what would be written, and write nothing
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Count damaged input files as success, and with --in-place replace them by their readable part
+    /// Count damaged input files as success, and with --in-place replace them by their readable
+    /// part
     #[arg(long)]
     pub(super) keep_going: bool,
     /// Print one JSON object per line

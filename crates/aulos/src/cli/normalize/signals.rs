@@ -54,6 +54,6 @@ impl StopFlag {
     }
 }
 
-/// The longest time between the two arrivals of one signal on a busy machine. No hand presses Ctrl-C
-/// twice in less.
+/// The longest time between the two arrivals of one signal on a busy machine. No hand presses
+/// Ctrl-C twice in less.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);

@@ -2,8 +2,8 @@
 //! the startup message of a server on standard output.
 //!
 //! A server must play on when nobody reads its log, and when the disk on which it lies is full. So
-//! nothing here waits and nothing panics, as the macros of the standard library do: lines go through
-//! a bounded queue to a thread ([`aulos_rt::line_queue()`]).
+//! nothing here waits and nothing panics, as the macros of the standard library do: lines go
+//! through a bounded queue to a thread ([`aulos_rt::line_queue()`]).
 
 use std::fmt::Display;
 use std::fs::File;
@@ -23,8 +23,8 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// The queue of standard error, which belongs to the process. The thread of a command starts with its
-/// first line: most print none, and one that was told to use one thread has no other.
+/// The queue of standard error, which belongs to the process. The thread of a command starts with
+/// its first line: most print none, and one that was told to use one thread has no other.
 static STDERR: OnceLock<LineSender> = OnceLock::new();
 
 /// Makes the line that says what is missing.

@@ -44,8 +44,8 @@ pub(super) fn is_stdout_open(written: io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
-/// Lines on standard output about work that goes on without them, as the names of recorded files. An
-/// error ends the lines and not the work: the exit code reports it when the work is done.
+/// Lines on standard output about work that goes on without them, as the names of recorded files.
+/// An error ends the lines and not the work: the exit code reports it when the work is done.
 #[derive(Debug)]
 pub(super) struct SideReport(io::Result<()>);
 

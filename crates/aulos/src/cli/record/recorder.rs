@@ -325,8 +325,8 @@ impl RecordSink {
 /// Default bits per sample.
 const DEFAULT_BITS: u32 = 16;
 
-/// Time limit for the last writes, in case the disk hangs: a disk that others write much to may need
-/// tens of seconds for one sync.
+/// Time limit for the last writes, in case the disk hangs: a disk that others write much to may
+/// need tens of seconds for one sync.
 const FINISH_TIMEOUT: Span = Span::from_secs(60);
 
 /// A wait for the disk is not reported before.

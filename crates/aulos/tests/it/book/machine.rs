@@ -160,10 +160,11 @@ impl<'a> PageMachine<'a> {
         machine
     }
 
-    /// Checks a configuration, and keeps it as `aulos.toml` and, if its first line is a comment with
-    /// a path, under that name.
+    /// Checks a configuration, and keeps it as `aulos.toml` and, if its first line is a comment
+    /// with a path, under that name.
     ///
-    /// A tutorial names nothing that its reader does not have, so its configurations have no warnings.
+    /// A tutorial names nothing that its reader does not have, so its configurations have no
+    /// warnings.
     pub(super) fn check(
         &self,
         block: &Block,

@@ -1,8 +1,9 @@
 //! Runs the documents: each configuration is checked by `aulos check`, and each command runs in a
 //! folder of its page, or its block says in a comment why not.
 //!
-//! CONTRIBUTING.md, "Documents", describes the comments. Running the blocks as they stand was chosen
-//! over commands that a test repeats, because a repeated command stays right when the page is not.
+//! CONTRIBUTING.md, "Documents", describes the comments. Running the blocks as they stand was
+//! chosen over commands that a test repeats, because a repeated command stays right when the page
+//! is not.
 
 mod blocks;
 mod machine;

@@ -601,7 +601,8 @@ impl Controller {
                 Ok(0) => return None,
                 Ok(count) => self.read.extend_from_slice(&block[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                // A child of this process ended meanwhile; a read with a time-out is not begun again.
+                // A child of this process ended meanwhile; a read with a time-out is not begun
+                // again.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }

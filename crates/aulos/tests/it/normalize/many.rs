@@ -126,7 +126,8 @@ fn an_album_keeps_the_steps_between_its_files() {
             short(&from.join(album).join(format!("{n}.wav")), db);
         }
     }
-    // Half a second is too short for a range, a tenth of one for a loudness, and neither is a fault.
+    // Half a second is too short for a range, a tenth of one for a loudness, and neither is a
+    // fault.
     generated(&from.join("one/tiny.wav"), "sine=d=0.1", "-ac 2");
     let (code, out, said) = normalize(&["--album", "--json"], &from, &to);
     assert_eq!(code, 0, "{said}");

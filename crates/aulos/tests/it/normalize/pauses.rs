@@ -1,5 +1,5 @@
-//! A fade-out and room tone in a file, in every live mode. The judge is the gain of each 100 ms: what
-//! comes out of `aulos normalize` over what went in, both decoded by ffmpeg.
+//! A fade-out and room tone in a file, in every live mode. The judge is the gain of each 100 ms:
+//! what comes out of `aulos normalize` over what went in, both decoded by ffmpeg.
 
 use std::path::Path;
 use std::process::Command;

@@ -331,10 +331,12 @@ fn one_copy_crosses_the_line_to_a_leaf_node() {
         "without an edge {idle} bytes crossed in 2 s; with two, in 4 s: {published} chunks \
          published, {crossed} bytes crossed, {delivered} delivered, {accepted} chunks accepted",
     );
-    // Without an edge nothing but the leaf node's own traffic; the chunks of 2 s have 100 kB and more.
+    // Without an edge nothing but the leaf node's own traffic; the chunks of 2 s have 100 kB and
+    // more.
     assert!(idle < 20_000, "{idle}");
     assert!(accepted >= published * 19 / 10, "{accepted} of {published}");
-    // Two edges get what has crossed once. The answers about the time, one for each edge, are small.
+    // Two edges get what has crossed once. The answers about the time, one for each edge, are
+    // small.
     assert!(delivered * 10 >= crossed * 17, "{crossed} crossed, {delivered} delivered");
     for (server, _) in edges {
         server.stop().unwrap();
@@ -342,8 +344,8 @@ fn one_copy_crosses_the_line_to_a_leaf_node() {
     origin.stop().unwrap();
 }
 
-/// The records and leases are on all three servers of a cluster, also if the bucket was made with one
-/// copy.
+/// The records and leases are on all three servers of a cluster, also if the bucket was made with
+/// one copy.
 #[test]
 fn records_and_leases_are_on_three_servers_of_a_cluster() {
     let _turn = shared_turn();

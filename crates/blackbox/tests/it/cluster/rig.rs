@@ -177,7 +177,8 @@ impl<'a> Rig<'a> {
         self.config.players * if self.config.snapclient.is_some() { 2 } else { 1 }
     }
 
-    /// The number of the NATS server to which a server with this name of its connection is connected.
+    /// The number of the NATS server to which a server with this name of its connection is
+    /// connected.
     pub(super) fn nats_node_of(&self, name: &str) -> Option<usize> {
         (0..NATS_NODES).find(|node| {
             let body = self.nats.monitor(*node, "/connz").unwrap_or_default();

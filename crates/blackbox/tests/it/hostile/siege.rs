@@ -423,7 +423,8 @@ const BLOWS: &[(u64, Blow)] = &[
         drop(socket.read(&mut [0; 512]));
         Ok(())
     }),
-    // Batches of connections that are closed at once, on the control port, over HTTP and WebSockets.
+    // Batches of connections that are closed at once, on the control port, over HTTP and
+    // WebSockets.
     (300, |aim, noise| {
         let save = call("Aulos.SavePreset", &json!({ "name": "from a batch" }), true);
         let apply = call("Aulos.ApplyPreset", &json!({ "name": "from a batch" }), true);

@@ -34,8 +34,9 @@ const VIEWS: [(&str, &str); 4] = [
     ("#/events", "what happened as number"),
 ];
 
-/// How much may be more in the last hour than in the first. Code that the browser compiles in the course of
-/// time is part of its heap, about 400 kB; 8 bytes for each frame of meters would be a megabyte.
+/// How much may be more in the last hour than in the first. Code that the browser compiles in the
+/// course of time is part of its heap, about 400 kB; 8 bytes for each frame of meters would be a
+/// megabyte.
 const MOST_GROWTH: Usage =
     Usage { heap_bytes: 1e6, nodes: 40.0, listeners: 10.0, detached: 10.0, timers: 3.0 };
 

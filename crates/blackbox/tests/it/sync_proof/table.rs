@@ -24,7 +24,8 @@ const OURS_ABSOLUTE: &str = "ours and one on loopback";
 const SNAPCLIENT_ABSOLUTE: &str = "a snapclient and ours on loopback";
 
 impl Pairing {
-    /// All pairs of each kind. Where clocks drift, pairs are of one that does and one that does not.
+    /// All pairs of each kind. Where clocks drift, pairs are of one that does and one that does
+    /// not.
     fn all(sounds: &[PlayedSound]) -> Vec<Self> {
         let is_far = sounds.iter().any(|sound| sound.participant.is_far);
         let is_drifting = sounds.iter().any(|sound| sound.participant.clock_ppm != 0);

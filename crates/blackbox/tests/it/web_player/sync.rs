@@ -101,7 +101,8 @@ impl FilePlayer {
     }
 }
 
-/// What the browser has played, from its recorder. Fails if the machine kept its audio from running.
+/// What the browser has played, from its recorder. Fails if the machine kept its audio from
+/// running.
 fn browser_playout(found: &Value, clock_ms: f64, epoch: u64) -> Result<Playout, ClientCorrection> {
     let bytes = from_base64(found["sound"].as_str().unwrap());
     let sound = SampleWidth::B16.frames(&bytes);

@@ -1,9 +1,10 @@
 //! Distinguishes a fade from a step, where words and gaps hide the slope of the fade.
 //!
 //! Both shapes are fitted to the loudest hops of some seconds before and after the assumed step, by
-//! least squares. Sweeps of fades over speech decided the figures: 40 dB in 9 to 20 s at 33 positions
-//! of twelve readings of espeak-ng raised the gain by at most 3.3 dB, where without this comparison
-//! 2 % of them were taken for steps and raised by up to 19 dB; steps are detected as soon as before.
+//! least squares. Sweeps of fades over speech decided the figures: 40 dB in 9 to 20 s at 33
+//! positions of twelve readings of espeak-ng raised the gain by at most 3.3 dB, where without this
+//! comparison 2 % of them were taken for steps and raised by up to 19 dB; steps are detected as
+//! soon as before.
 
 /// Hops per point: its loudest one counts, because a gap between words says nothing of the level.
 pub(super) const POINT_HOPS: u64 = 5;
@@ -11,8 +12,9 @@ pub(super) const POINT_HOPS: u64 = 5;
 pub(super) const POINTS_BEFORE: u64 = 8;
 pub(super) const MAX_POINTS: usize = 16;
 
-/// Whether these loudnesses, of consecutive points with the assumed step before `points[step]`,
-/// are those of a level that begins to fall linearly and goes on, rather than of one that falls at once.
+/// Whether these loudnesses, of consecutive points with the assumed step before `points[step]`, are
+/// those of a level that begins to fall linearly and goes on, rather than of one that falls at
+/// once.
 pub(super) fn is_ramp(points: &[f64], step: usize) -> bool {
     let step_error = squared_error(points, |point| if point >= step { 1.0 } else { 0.0 });
     (0..=step).any(|start| {

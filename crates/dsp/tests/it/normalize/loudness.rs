@@ -281,7 +281,8 @@ fn after_an_hour_the_loudness_is_as_steady_as_at_the_start() {
             meter.add_frames_f32(&block).unwrap();
         }
         let deviation = meter.loudness_shortterm().unwrap() - TARGET;
-        // A step within the range is followed over a minute, with a small compensation in that time.
+        // A step within the range is followed over a minute, with a small compensation in that
+        // time.
         let limit = if minute % 2 == 1 { 0.5 } else { 1.5 };
         assert!(deviation.abs() <= limit, "minute {minute}: {deviation:+.2} LU");
     }

@@ -1,5 +1,5 @@
-//! A codec library panics in one encoder of a thread: what listeners, pushes and Snapcast clients of
-//! the same station and of another one get is the same to the last bit.
+//! A codec library panics in one encoder of a thread: what listeners, pushes and Snapcast clients
+//! of the same station and of another one get is the same to the last bit.
 
 use aulos_core::Codec;
 

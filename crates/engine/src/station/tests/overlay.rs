@@ -1,4 +1,5 @@
-//! Announcements on a copy of the station's output: times, samples, ceiling, and what comes and goes.
+//! Announcements on a copy of the station's output: times, samples, ceiling, and what comes and
+//! goes.
 
 use super::announce::{ConstantSource, HalfScaleSource, announcement_source, envelope};
 use super::*;

@@ -1,7 +1,7 @@
 //! Tags at the end of a file, which belong to no container: `ID3v1`, `APEv2`, Lyrics3, `ID3v2.4`.
 //!
-//! Programs append them to files of any format. A decoder of a format that has no end mark, as FLAC,
-//! takes their bytes for audio that is damaged.
+//! Programs append them to files of any format. A decoder of a format that has no end mark, as
+//! FLAC, takes their bytes for audio that is damaged.
 
 use std::fs::File;
 use std::io;

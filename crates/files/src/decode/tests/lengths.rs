@@ -15,7 +15,8 @@ struct Container {
     name: &'static str,
     arguments: &'static str,
     field: fn(&[u8]) -> SizeField,
-    /// Frames of the encoder that may be played when the file does not confirm that they are padding.
+    /// Frames of the encoder that may be played when the file does not confirm that they are
+    /// padding.
     tolerance: usize,
     /// Whether a wrong size is a length that contradicts the file.
     warns: bool,

@@ -185,9 +185,9 @@ pub trait FileEncoder: fmt::Debug + Send {
     /// Encodes interleaved whole frames, any number of them.
     ///
     /// # Real-time
-    /// Not for a real-time thread: MP3's library allocates, and FLAC's until it has seen the sound that is
-    /// hardest to compress, and for each block of more than two channels. WAVE and Opus do not
-    /// allocate once `out` has capacity.
+    /// Not for a real-time thread: MP3's library allocates, and FLAC's until it has seen the sound
+    /// that is hardest to compress, and for each block of more than two channels. WAVE and Opus do
+    /// not allocate once `out` has capacity.
     ///
     /// # Errors
     /// [`EncodeError`] when the codec's library fails. These samples are then lost; earlier ones

@@ -1,7 +1,7 @@
 //! MP3 files with the exact length of the sound.
 //!
-//! Encoder and decoder delay the sound; the Info frame states by how much, and players remove it. At
-//! the end silence is appended until all sound is in MP3 frames.
+//! Encoder and decoder delay the sound; the Info frame states by how much, and players remove it.
+//! At the end silence is appended until all sound is in MP3 frames.
 
 use aulos_core::{Codec, Frames, SampleFormat};
 use aulos_engine::encode::{EncodeError, Encoder as _, Mp3Config, Mp3Encoder, UnsupportedFormat};

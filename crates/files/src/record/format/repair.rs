@@ -37,8 +37,8 @@ pub struct RepairReport {
 /// Repairs the recording in `file`: WAVE, FLAC, Ogg Opus or MP3, identified by its first bytes. The
 /// file must be open for reading and writing.
 ///
-/// Reads FLAC, Opus and MP3 completely, in pieces; of WAVE only the header. If the process is killed
-/// meanwhile, it can be called again. Does not sync.
+/// Reads FLAC, Opus and MP3 completely, in pieces; of WAVE only the header. If the process is
+/// killed meanwhile, it can be called again. Does not sync.
 ///
 /// # Errors
 /// [`RepairError`]; the file is unchanged, unless the disk failed during the repair.

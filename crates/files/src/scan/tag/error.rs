@@ -11,7 +11,8 @@ use aulos_io::replace::ReplaceError;
 pub enum TagError {
     /// Tags of this format cannot be written: convert the file, or store the figures elsewhere.
     Unsupported,
-    /// The sizes in its header are wrong, and tags behind the audio would be lost: convert the file.
+    /// The sizes in its header are wrong, and tags behind the audio would be lost: convert the
+    /// file.
     WrongSizes,
     /// Its tags are damaged, or placed where they cannot be changed: repair them with a tag editor.
     Damaged,

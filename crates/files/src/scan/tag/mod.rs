@@ -3,8 +3,8 @@
 //! ReplayGain 2.0 for all formats except Opus, which has tags of its own (RFC 7845 section 5.2.1):
 //! gains to -23 LUFS in steps of 1/256 dB, added to the gain in the header, which is already part
 //! of the measured loudness. Some players add up both systems, so an Opus file that gets its own
-//! tags loses those of ReplayGain. Gains that mp3gain has left in an `APEv2` tag are updated with the
-//! others. Nothing else in a file changes.
+//! tags loses those of ReplayGain. Gains that mp3gain has left in an `APEv2` tag are updated with
+//! the others. Nothing else in a file changes.
 //!
 //! ```text
 //!  TagRequest -> changes (container: read) -> copy -> container: write -> read back -> rename

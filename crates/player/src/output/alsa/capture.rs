@@ -1,7 +1,7 @@
 //! A device of ALSA that records.
 //!
-//! Reading does not wait for samples, but the library may wait for a plug-in, such as one that has a
-//! sound server behind it.
+//! Reading does not wait for samples, but the library may wait for a plug-in, such as one that has
+//! a sound server behind it.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! The calls of the kernel's PCM devices.
 //!
 //! Structures and numbers are those of `sound/asound.h`, the kernel's interface to programs. The
-//! position is asked for by `DELAY`, whose answer is one number: `STATUS` has stamps of the kernel's
-//! clock as well, but in four layouts, by the width of words and of times.
+//! position is asked for by `DELAY`, whose answer is one number: `STATUS` has stamps of the
+//! kernel's clock as well, but in four layouts, by the width of words and of times.
 
 #![allow(unsafe_code, reason = "system calls")]
 

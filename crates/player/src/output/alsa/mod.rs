@@ -1,8 +1,8 @@
 //! ALSA: a sound card, or whatever the system's configuration calls a device; by its library, or by
 //! the kernel's interface below it.
 //!
-//! The device is asked by a timer instead of its descriptors: a plug-in may have any number of them,
-//! and the player has to write at its own times anyhow.
+//! The device is asked by a timer instead of its descriptors: a plug-in may have any number of
+//! them, and the player has to write at its own times anyhow.
 
 #[cfg(feature = "alsa")]
 mod capture;

@@ -2,10 +2,10 @@
 //!
 //! The stream has no pre-buffering: once begun, its clock never stops, so that a frame that comes
 //! too late is lost and all others sound at their time. It begins with a full buffer of silence: a
-//! server replaces what it has rendered in advance only by what is there then. The server asks for what it has
-//! played by `Request` messages, which PipeWire sends directly after it has updated the position;
-//! so the position is asked for then. It is asked for in between as well, because PulseAudio is
-//! busy then and answers late.
+//! server replaces what it has rendered in advance only by what is there then. The server asks for
+//! what it has played by `Request` messages, which PipeWire sends directly after it has updated the
+//! position; so the position is asked for then. It is asked for in between as well, because
+//! PulseAudio is busy then and answers late.
 
 use core::fmt;
 

@@ -2,8 +2,8 @@
 //!
 //! A packet is a descriptor of five words and its payload: a message, or samples of a stream. A
 //! message is a row of values, each behind a byte that names its type; a command and a tag, which
-//! the reply repeats, come first. Everything is big endian. Only what playing and recording
-//! need is here; the version that is spoken is [`VERSION`], so newer servers leave out what is newer.
+//! the reply repeats, come first. Everything is big endian. Only what playing and recording need is
+//! here; the version that is spoken is [`VERSION`], so newer servers leave out what is newer.
 
 use aulos_core::{SampleFormat, SampleSpec};
 

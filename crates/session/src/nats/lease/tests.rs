@@ -81,8 +81,8 @@ struct World {
     processes: u64,
     /// Which process has sent with an epoch.
     senders: HashMap<u32, u64>,
-    /// The instants at which something was sent that an edge plays, and with which epoch: the highest
-    /// that it has seen.
+    /// The instants at which something was sent that an edge plays, and with which epoch: the
+    /// highest that it has seen.
     played: Vec<(Instant, u32)>,
     fence: u32,
 }
@@ -164,8 +164,8 @@ impl World {
         self.check_senders();
     }
 
-    /// There is never more than one confirmed lease, never another sender with the same epoch, and so
-    /// never more than one that an edge plays.
+    /// There is never more than one confirmed lease, never another sender with the same epoch, and
+    /// so never more than one that an edge plays.
     fn check_senders(&mut self) {
         let (mut epochs, mut confirmed) = (Vec::new(), 0);
         for contender in self.contenders.iter().filter(|contender| contender.is_alive) {

@@ -262,7 +262,8 @@ fn of_two_changes_at_once_of_one_field_that_which_is_written_last_stays() {
     assert_eq!(winners.len(), 2, "no node wins always");
 }
 
-/// What was changed while the bucket was away is written when it is back; what it was not, is taken.
+/// What was changed while the bucket was away is written when it is back; what it was not, is
+/// taken.
 #[test]
 fn a_change_without_the_bucket_waits_for_it() {
     let mut world = World::new(2, 3);
@@ -336,8 +337,8 @@ fn an_emptied_bucket_is_written_by_the_next_change() {
     world.assert_agreement();
 }
 
-/// Changes of three nodes through loss, delay and partitions: in the end all agree, and each field of
-/// each client is one that was set.
+/// Changes of three nodes through loss, delay and partitions: in the end all agree, and each field
+/// of each client is one that was set.
 #[test]
 fn nodes_agree_in_the_end_whatever_is_lost() {
     for seed in 0..20 {

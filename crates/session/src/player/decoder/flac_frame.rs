@@ -205,8 +205,8 @@ fn read_residual(reader: &mut BitReader<'_>, order: usize, samples: &mut [i64]) 
     Some(())
 }
 
-/// Adds to each residual what the samples before predict; the last coefficient is that of the newest
-/// sample.
+/// Adds to each residual what the samples before predict; the last coefficient is that of the
+/// newest sample.
 fn predict(coefficients: &[i64], shift: u32, samples: &mut [i64]) {
     let order = coefficients.len();
     for at in order..samples.len() {

@@ -58,8 +58,8 @@ fn a_device_that_stands_still_is_noticed() {
     assert_eq!((status.device_slips, status.playback.cuts), (1, 1), "{status:?}");
 }
 
-/// As those of ALSA's plug-in for a sound server: 5 ms old on average, some of them 20 ms. The punctual
-/// ones count.
+/// As those of ALSA's plug-in for a sound server: 5 ms old on average, some of them 20 ms. The
+/// punctual ones count.
 #[test]
 fn a_device_with_old_reports_is_followed() {
     let mut world = World::new(0);
@@ -258,8 +258,8 @@ fn damaged_chunks_are_silence_and_are_counted() {
     assert!(status.playback.damaged > 0 && !status.is_playing, "{status:?}");
 }
 
-/// Two players of one thread, with the same chunks of Opus. The library panics in the first one at a
-/// chunk, if one is given.
+/// Two players of one thread, with the same chunks of Opus. The library panics in the first one at
+/// a chunk, if one is given.
 fn two_players_of_opus(fault: Option<i64>) -> [Fed; 2] {
     let mut encoder = make_encoder(Codec::Opus, SampleSpec::DEFAULT, Frames(960)).unwrap();
     let mut both = [Fed::new(), Fed::new()];

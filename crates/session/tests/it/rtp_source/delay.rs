@@ -188,8 +188,8 @@ fn opus_is_restored_from_the_next_packet_behind_a_play_out_delay() {
 type Repeater<'a> =
     (&'a str, (Encoding, u8), &'a dyn Fn(usize) -> Vec<u8>, usize, &'a dyn Fn(usize) -> bool);
 
-/// Packets over a network with little jitter that loses one in twenty: the delay alone would not leave
-/// a repetition the time to arrive, which comes a packet or two later.
+/// Packets over a network with little jitter that loses one in twenty: the delay alone would not
+/// leave a repetition the time to arrive, which comes a packet or two later.
 #[test]
 fn repetitions_have_the_time_to_arrive() {
     const LOSSY: Link = Link {

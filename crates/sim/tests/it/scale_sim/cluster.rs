@@ -152,13 +152,14 @@ impl Cluster {
     }
 }
 
-/// Four of five listeners have a cable, the fifth a busy wifi. Computers are up to 50 ppm off, cards
-/// up to 100.
+/// Four of five listeners have a cable, the fifth a busy wifi. Computers are up to 50 ppm off,
+/// cards up to 100.
 fn listeners(seed: u64, population: Population) -> Vec<Listener> {
     let mut random = Rng::new(!seed);
     let listener = |number: usize| {
         let link = if number % 5 == 4 { Link::WIFI } else { Link::CABLE };
-        // A send is one piece: of the segments of one, the last would be late more than a single one.
+        // A send is one piece: of the segments of one, the last would be late more than a single
+        // one.
         let link = Link { segment: 65_536, ..link };
         let (clock, card) = (ppm(&mut random, 50.0), ppm(&mut random, 100.0));
         let wait = population.spread.as_secs_f64() * random.next_f64();

@@ -8,9 +8,9 @@
 //!
 //! Every node and every listener has a clock, every listener also a sound card, all of which drift.
 //! The machines are those of the product; what is written here is the network, the cards, and what
-//! `aulos-io` and the thread of NATS do between machines: ticks of 5 and 10 ms, and one send for each
-//! client and wait. Nothing here costs processor time in the simulated world: what a processor can do
-//! is measured elsewhere (`docs/explanation/scale.md`).
+//! `aulos-io` and the thread of NATS do between machines: ticks of 5 and 10 ms, and one send for
+//! each client and wait. Nothing here costs processor time in the simulated world: what a processor
+//! can do is measured elsewhere (`docs/explanation/scale.md`).
 //!
 //! The sound is a ramp of [`RAMP`] frames at a low rate, so 100,000 listeners can really render it,
 //! and each frame says to less than a microsecond which frame of the programme it is.
@@ -48,7 +48,8 @@ pub(crate) fn at(seconds: f64) -> Instant {
     Instant::ZERO + Span::from_nanos((seconds * 1e9) as i64)
 }
 
-/// What every chunk decodes to: 24 bits, so that a step of the ramp is hundreds of steps of a sample.
+/// What every chunk decodes to: 24 bits, so that a step of the ramp is hundreds of steps of a
+/// sample.
 pub(crate) fn spec() -> SampleSpec {
     "8000:24:1".parse().unwrap()
 }

@@ -44,8 +44,8 @@ impl OriginNode {
         (since.as_nanos() / CHUNK.as_nanos()) as u64
     }
 
-    /// How long after its capture the frame at this level of the ramp sounds, if it sounds at `now`:
-    /// seconds, less than one ramp.
+    /// How long after its capture the frame at this level of the ramp sounds, if it sounds at
+    /// `now`: seconds, less than one ramp.
     pub(crate) fn delay_of(&self, level: f64, now: Instant) -> f64 {
         let since = self.clock.read(now) - self.clock.read(Instant::ZERO);
         let frame = (level / PEAK + 1.0) / 2.0 * RAMP;
