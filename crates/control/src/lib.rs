@@ -7,21 +7,45 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod announcements;
 pub mod backend;
+mod clients;
 pub mod cluster;
 mod control;
+mod events;
+mod history;
 pub mod hooks;
+mod listeners;
 pub mod markup;
+mod methods;
+mod peers;
+mod recordings;
 mod refusals;
-pub mod registry;
+mod relays;
+mod settings;
+mod stations;
+mod views;
 
-pub use control::{
-    Answer, AnswerPermit, CALL_SECONDS, Caller, ClientSnapshot, Clock, ConfigLoader, Control,
-    Counters, EVENT_KINDS, EVENT_LIMITS, EVENT_LIST_MEMBERS, EVENT_SEVERITIES, EventKind,
-    EventQuery, EventSeverity, HISTORY_QUEUE, Histogram, HistoryError, HistoryRequest,
-    HistorySecond, HostInfo, Inbox, MAX_ADDED, MeterFrames, MeterSnapshot, MeterSubscription,
-    NewEvent, Notification, PeerId, ReloadReport, STATUS_MEMBERS, ServerSnapshot, StationActivity,
-    StationSnapshot, Subscription, TICK, closed_segment_json, count, plugin, registry_for,
-    set_icecast_sources, status_notification, titles,
+pub use clients::registry;
+pub use clients::registry::store::MAX_ADDED;
+pub use control::{Answer, Clock, ConfigLoader, Control, Counters, HostInfo, count, registry_for};
+pub use events::EVENT_LIMITS;
+pub use events::history::{
+    EVENT_KINDS, EVENT_SEVERITIES, EventKind, EventQuery, EventSeverity, NewEvent,
 };
+pub use history::sampler::{HISTORY_QUEUE, HistoryError, HistoryRequest, HistorySecond};
+pub use methods::roles::Caller;
+pub use methods::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
+pub use peers::long_calls::AnswerPermit;
+pub use peers::notification::Notification;
+pub use peers::subscription::{MeterSubscription, Subscription};
+pub use peers::{Inbox, PeerId};
+pub use recordings::closed_segment_json;
 pub use refusals::RefusalFilter;
+pub use settings::reload::ReloadReport;
+pub use stations::activity::{StationActivity, TICK};
+pub use stations::{plugin, titles};
+pub use views::icecast::set_icecast_sources;
+pub use views::meter_feed::{MeterFrames, MeterSnapshot, status_notification};
+pub use views::run_statistics::{CALL_SECONDS, Histogram};
+pub use views::snapshot::{ClientSnapshot, ServerSnapshot, StationSnapshot};

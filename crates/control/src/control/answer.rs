@@ -6,7 +6,7 @@
 
 use std::ops::Deref;
 
-use super::long_calls::AnswerPermit;
+use crate::peers::long_calls::AnswerPermit;
 
 /// The answer to a line of JSON-RPC or to a request of the status.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(super) const fn new(text: String, permit: Option<AnswerPermit>) -> Self {
+    pub(crate) const fn new(text: String, permit: Option<AnswerPermit>) -> Self {
         Self { text, permit }
     }
 

@@ -11,15 +11,17 @@ use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
 use serde_json::Value;
 use tokio::task::yield_now;
 
-use super::answer::Answer;
-use super::cluster_calls::NODE_METHODS;
-use super::context::{CallContext, CallEffects, LaterAnswer};
-use super::long_calls::{AnswerPermit, LARGE_ANSWER};
-use super::method::{self, COST_PER_CLIENT, CallCost, Method};
-use super::roles::{FORBIDDEN, UNAUTHORIZED};
-use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
-use super::{Caller, Control, ControlState, count, methods};
 use crate::access::Role;
+use crate::cluster::calls::NODE_METHODS;
+use crate::control::answer::Answer;
+use crate::control::context::{CallContext, CallEffects, LaterAnswer};
+use crate::control::counters::count;
+use crate::control::state::{Control, ControlState};
+use crate::methods;
+use crate::methods::method::{self, COST_PER_CLIENT, CallCost, Method};
+use crate::methods::roles::{Caller, FORBIDDEN, UNAUTHORIZED};
+use crate::methods::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
+use crate::peers::long_calls::{AnswerPermit, LARGE_ANSWER};
 
 impl Control {
     /// Answers a line of JSON-RPC with the caller's permissions. The caller gets no notifications
@@ -105,7 +107,7 @@ impl Control {
     }
 
     /// A method that nodes of a cluster execute for each other.
-    pub(super) fn node_method(name: &str) -> Option<&'static Method> {
+    pub(crate) fn node_method(name: &str) -> Option<&'static Method> {
         NODE_METHODS.contains(&name).then(|| methods::find(name)).flatten()
     }
 

@@ -5,60 +5,61 @@ use std::pin::Pin;
 use aulos_proto::snap::control::RpcError;
 use serde_json::Value;
 
-use super::params::{Params, quoted_list, shorten};
-use super::rpc::{MethodResult, internal_error};
-use super::station_slot::StationSlot;
-use super::{Caller, Control, ControlState};
-use crate::registry::{Effects, NotFound};
+use crate::clients::registry::{Effects, NotFound};
+use crate::control::state::{Control, ControlState};
+use crate::methods::params::{Params, quoted_list, shorten};
+use crate::methods::roles::Caller;
+use crate::methods::rpc::{MethodResult, internal_error};
+use crate::stations::slot::StationSlot;
 
 /// The state of the server during a call, and what the call leaves behind.
-pub(super) struct CallContext<'a> {
-    pub(super) control: &'a Control,
-    pub(super) inner: &'a mut ControlState,
-    pub(super) caller: &'a mut Caller,
+pub(crate) struct CallContext<'a> {
+    pub(crate) control: &'a Control,
+    pub(crate) inner: &'a mut ControlState,
+    pub(crate) caller: &'a mut Caller,
     /// Whether the call has an id. Without one the full status is not rendered.
-    pub(super) has_id: bool,
-    pub(super) outcome: CallEffects,
+    pub(crate) has_id: bool,
+    pub(crate) outcome: CallEffects,
 }
 
 /// An answer that is known later.
-pub(super) type LaterAnswer = Pin<Box<dyn Future<Output = MethodResult> + Send>>;
+pub(crate) type LaterAnswer = Pin<Box<dyn Future<Output = MethodResult> + Send>>;
 
 /// What a call leaves behind besides its answer.
 #[derive(Default)]
-pub(super) struct CallEffects {
-    pub(super) changes: Vec<Effects>,
+pub(crate) struct CallEffects {
+    pub(crate) changes: Vec<Effects>,
     /// Stations to be removed once their clients have been moved.
-    pub(super) removed_stations: Vec<usize>,
+    pub(crate) removed_stations: Vec<usize>,
     /// An answer as text, instead of the returned value: the full status is rendered directly and
     /// never built as a tree.
-    pub(super) text_answer: Option<String>,
+    pub(crate) text_answer: Option<String>,
     /// An answer that is known later, instead of the returned value. It is awaited without a lock.
-    pub(super) later_answer: Option<LaterAnswer>,
+    pub(crate) later_answer: Option<LaterAnswer>,
 }
 
 impl CallContext<'_> {
-    pub(super) fn push_effects(&mut self, effects: Effects) {
+    pub(crate) fn push_effects(&mut self, effects: Effects) {
         self.outcome.changes.push(effects);
     }
 
     /// Requests a save without a notification.
-    pub(super) fn request_save(&mut self) {
+    pub(crate) fn request_save(&mut self) {
         self.push_effects(Effects { save: true, ..Effects::default() });
     }
 
     /// Answers with JSON that is rendered already.
-    pub(super) fn answer_text(&mut self, text: String) -> Value {
+    pub(crate) fn answer_text(&mut self, text: String) -> Value {
         self.outcome.text_answer = Some(text);
         Value::Null
     }
 
     /// Answers with the status of the server.
-    pub(super) fn status(&mut self) -> Value {
+    pub(crate) fn status(&mut self) -> Value {
         self.render_answer(Control::server_text)
     }
 
-    pub(super) fn aulos_status(&mut self) -> Value {
+    pub(crate) fn aulos_status(&mut self) -> Value {
         self.render_answer(Control::status_text)
     }
 
@@ -71,7 +72,7 @@ impl CallContext<'_> {
     }
 
     /// The station that the parameter `station` names, with its number.
-    pub(super) fn station_param(
+    pub(crate) fn station_param(
         &self,
         params: &Params<'_>,
     ) -> Result<(usize, &StationSlot), RpcError> {
@@ -79,12 +80,12 @@ impl CallContext<'_> {
     }
 
     /// The station of this name, with its number.
-    pub(super) fn station(&self, name: &str) -> Result<(usize, &StationSlot), RpcError> {
+    pub(crate) fn station(&self, name: &str) -> Result<(usize, &StationSlot), RpcError> {
         self.inner.station(name)
     }
 
     /// The stream that the parameter `id` names, with its number, with snapserver's error.
-    pub(super) fn stream_param(
+    pub(crate) fn stream_param(
         &self,
         params: &Params<'_>,
     ) -> Result<(usize, &StationSlot), RpcError> {
@@ -97,7 +98,7 @@ impl ControlState {
     ///
     /// # Errors
     /// The names of the stations that there are.
-    pub(super) fn station(&self, name: &str) -> Result<(usize, &StationSlot), RpcError> {
+    pub(crate) fn station(&self, name: &str) -> Result<(usize, &StationSlot), RpcError> {
         self.slot(name).ok_or_else(|| {
             let known = self.slots().map(|(_, slot)| slot.station.name.as_str());
             unknown_name("", ("station", "stations"), name, known)
@@ -107,7 +108,7 @@ impl ControlState {
 
 /// The error for a name that does not exist, with those that do. `kind` is what it names, one and
 /// several.
-pub(super) fn unknown_name<'a>(
+pub(crate) fn unknown_name<'a>(
     prefix: &str,
     kind: (&str, &str),
     name: &str,

@@ -4,91 +4,15 @@
 //! for one call and never across an `await`, so all controllers see changes in the same order.
 //! Alternatives: `docs/decisions/control-state.md`. The audio threads do not use this lock.
 
-mod access_log;
-mod admission;
-mod announce;
-mod announcement_list;
 mod answer;
-mod art;
 mod calls;
-mod client_log;
-mod cluster_calls;
-mod cluster_settings;
-mod context;
-mod counters;
-mod djs;
-mod event_history;
-mod event_log;
-mod events;
-mod extension_methods;
-mod fallback;
-mod greetings;
-mod history;
-mod history_sampler;
-mod hooks;
-mod icecast_stats;
-mod level_json;
-mod listener_table;
-mod listeners;
-mod long_calls;
-mod markers;
-mod meter_feed;
-mod method;
-mod methods;
-mod node_document;
-mod notices;
-mod notification;
-mod outbox;
-mod params;
-mod peers;
-mod pending_update;
-mod playback;
-pub mod plugin;
-mod pushes;
-mod radio;
-mod recordings;
-mod reference;
-mod relay_watch;
-mod relays;
-mod reload;
-mod roles;
-mod rpc;
-mod rtp;
-mod run_statistics;
-mod settings_sync;
-mod snapshot;
-mod sound;
-mod state;
-mod station_activity;
-mod station_log;
-mod station_slot;
-mod status_json;
-mod streams;
-mod subscription;
-pub mod titles;
+pub(crate) mod context;
+pub(crate) mod counters;
+pub(crate) mod state;
 
-pub use crate::registry::store::MAX_ADDED;
-pub use answer::Answer;
-pub use counters::{Counters, count};
-pub use event_history::{
-    EVENT_KINDS, EVENT_SEVERITIES, EventKind, EventQuery, EventSeverity, NewEvent,
-};
-pub use events::EVENT_LIMITS;
-pub use history_sampler::{HISTORY_QUEUE, HistoryError, HistoryRequest, HistorySecond};
-pub use icecast_stats::set_icecast_sources;
-pub use long_calls::AnswerPermit;
-pub use meter_feed::{MeterFrames, MeterSnapshot, status_notification};
-pub use methods::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
-pub use notification::Notification;
-pub use peers::{Inbox, PeerId};
-pub use recordings::closed_segment_json;
-pub use reload::ReloadReport;
-pub use roles::Caller;
-pub use run_statistics::{CALL_SECONDS, Histogram};
-pub use snapshot::{ClientSnapshot, ServerSnapshot, StationSnapshot};
-pub use state::{Clock, ConfigLoader, Control, HostInfo};
-pub use station_activity::{StationActivity, TICK};
-pub use subscription::{MeterSubscription, Subscription};
+pub use crate::control::answer::Answer;
+pub use crate::control::counters::{Counters, count};
+pub use crate::control::state::{Clock, ConfigLoader, Control, HostInfo};
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -102,32 +26,36 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use crate::access::{AccessControl, Role};
+use crate::announcements::announce;
+use crate::announcements::list::AnnouncementList;
 use crate::backend::{
     AudioBackend, AudioEvent, RelayControl, StationEvent, StationPosition, StationStatus,
 };
-use crate::hooks::{Hooks, Observation};
-use crate::refusals::RefusalFilter;
-use crate::registry::store::{SavedState, Snapshot};
-use crate::registry::{
+use crate::clients::admission;
+use crate::clients::greetings::GreetingSync;
+use crate::clients::outbox::Outbox;
+use crate::clients::registry::store::{SavedState, Snapshot};
+use crate::clients::registry::{
     Effects, MAX_CLIENTS, Notice, Registry, StationInfo, WallTime, to_json_text,
 };
-use access_log::AccessLog;
-use announcement_list::AnnouncementList;
-use art::ArtCache;
-use event_history::EventHistory;
-use event_log::LogLimit;
-use greetings::GreetingSync;
-use history_sampler::HistorySampler;
-use listener_table::ListenerTable;
-use long_calls::LongCalls;
-use outbox::Outbox;
-use peers::Peers;
-use pending_update::PendingUpdate;
-use run_statistics::RunStatistics;
-use settings_sync::SettingsSync;
-use state::ControlState;
-use station_slot::StationSlot;
-use streams::StreamOrigin;
+use crate::cluster::settings_sync::SettingsSync;
+use crate::control::state::ControlState;
+use crate::events::history::EventHistory;
+use crate::history::sampler::HistorySampler;
+use crate::hooks::{Hooks, Observation};
+use crate::listeners::access_log::AccessLog;
+use crate::listeners::table::ListenerTable;
+use crate::peers::long_calls::LongCalls;
+use crate::peers::pending_update::PendingUpdate;
+use crate::peers::{Inbox, PeerId, Peers};
+use crate::refusals::RefusalFilter;
+use crate::stations::art::ArtCache;
+use crate::stations::event_log::LogLimit;
+use crate::stations::slot::StationSlot;
+use crate::stations::streams::StreamOrigin;
+use crate::stations::{level_json, radio};
+use crate::views::run_statistics::RunStatistics;
+use crate::views::status_json;
 
 impl Control {
     /// A control plane over this audio backend and these relays, with the saved state restored.
@@ -455,7 +383,12 @@ impl Control {
         Arc::clone(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn apply_effects(&self, inner: &mut ControlState, effects: Effects, from: Option<PeerId>) {
+    pub(crate) fn apply_effects(
+        &self,
+        inner: &mut ControlState,
+        effects: Effects,
+        from: Option<PeerId>,
+    ) {
         for command in effects.commands {
             inner.outbox.push(command);
         }
@@ -469,15 +402,15 @@ impl Control {
         }
     }
 
-    fn bump_revision(&self) {
+    pub(crate) fn bump_revision(&self) {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
-    fn server_text(&self, inner: &ControlState) -> String {
+    pub(crate) fn server_text(&self, inner: &ControlState) -> String {
         to_json_text(&self.server_shape(inner))
     }
 
-    fn server_shape<'a>(&self, inner: &'a ControlState) -> status_json::ServerShape<'a> {
+    pub(crate) fn server_shape<'a>(&self, inner: &'a ControlState) -> status_json::ServerShape<'a> {
         let streams = inner
             .slots()
             .map(|(number, slot)| {
@@ -488,7 +421,7 @@ impl Control {
         status_json::server(&self.host, &inner.registry, streams)
     }
 
-    fn status_text(&self, inner: &ControlState) -> String {
+    pub(crate) fn status_text(&self, inner: &ControlState) -> String {
         let mut groups = status_json::groups_by_station(&inner.registry);
         let stations = inner.slots().map(|(number, slot)| {
             let groups = groups.remove(slot.station.name.as_str()).unwrap_or_default();
@@ -518,7 +451,7 @@ impl Control {
     }
 
     /// The counters of the status.
-    fn all_counters(&self, inner: &ControlState) -> Vec<(&'static str, u64)> {
+    pub(crate) fn all_counters(&self, inner: &ControlState) -> Vec<(&'static str, u64)> {
         let discarded = inner.registry.discarded();
         let lost = [
             ("clients_evicted", discarded.evicted),

@@ -9,29 +9,29 @@ use aulos_config::ResolvedConfig;
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::access_log::AccessLog;
-use super::announcement_list::AnnouncementList;
-use super::art::ArtCache;
-use super::counters::Counters;
-use super::event_history::EventHistory;
-use super::event_log::LogLimit;
-use super::greetings::GreetingSync;
-use super::history_sampler::{HistoryRequest, HistorySampler};
-use super::listener_table::ListenerTable;
-use super::long_calls::LongCalls;
-use super::outbox::Outbox;
-use super::peers::Peers;
-use super::pending_update::PendingUpdate;
-use super::relay_watch::RelayWatch;
-use super::run_statistics::RunStatistics;
-use super::settings_sync::SettingsSync;
-use super::station_slot::StationSlot;
 use crate::access::{AccessControl, AddressBuckets};
+use crate::announcements::list::AnnouncementList;
 use crate::backend::{AudioBackend, KickReason, RelayControl, StationStatus};
+use crate::clients::greetings::GreetingSync;
+use crate::clients::outbox::Outbox;
+use crate::clients::registry::Registry;
 use crate::cluster::ClusterLink;
+use crate::cluster::settings_sync::SettingsSync;
+use crate::control::counters::Counters;
+use crate::events::history::EventHistory;
+use crate::history::sampler::{HistoryRequest, HistorySampler};
 use crate::hooks::Hooks;
+use crate::listeners::access_log::AccessLog;
+use crate::listeners::table::ListenerTable;
+use crate::peers::Peers;
+use crate::peers::long_calls::LongCalls;
+use crate::peers::pending_update::PendingUpdate;
 use crate::refusals::RefusalFilter;
-use crate::registry::Registry;
+use crate::relays::watch::RelayWatch;
+use crate::stations::art::ArtCache;
+use crate::stations::event_log::LogLimit;
+use crate::stations::slot::StationSlot;
+use crate::views::run_statistics::RunStatistics;
 
 /// The monotonic clock of the control plane.
 pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
@@ -39,32 +39,32 @@ pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 /// The control plane. All methods take `&self` and return at once.
 pub struct Control {
     /// Replaced as a whole by a reload.
-    pub(super) resolved: Mutex<Arc<ResolvedConfig>>,
-    pub(super) config_loader: ConfigLoader,
-    pub(super) discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
+    pub(crate) resolved: Mutex<Arc<ResolvedConfig>>,
+    pub(crate) config_loader: ConfigLoader,
+    pub(crate) discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
     /// The other nodes of its cluster, if it is in one.
-    pub(super) cluster: Option<Arc<dyn ClusterLink>>,
-    pub(super) tasks_changed: Notify,
-    pub(super) backend: Arc<dyn AudioBackend>,
-    pub(super) host: HostInfo,
+    pub(crate) cluster: Option<Arc<dyn ClusterLink>>,
+    pub(crate) tasks_changed: Notify,
+    pub(crate) backend: Arc<dyn AudioBackend>,
+    pub(crate) host: HostInfo,
     /// The base URL of pictures: `http://HOST:PORT`.
-    pub(super) base_url: String,
+    pub(crate) base_url: String,
     /// Requests to the history, if one is kept.
-    pub(super) history: Option<mpsc::Sender<HistoryRequest>>,
-    pub(super) clock: Clock,
-    pub(super) started: Instant,
-    pub(super) inner: Mutex<ControlState>,
+    pub(crate) history: Option<mpsc::Sender<HistoryRequest>>,
+    pub(crate) clock: Clock,
+    pub(crate) started: Instant,
+    pub(crate) inner: Mutex<ControlState>,
     /// The order of calls whose work grows with the number of clients; separate from the lock of
     /// the state.
-    pub(super) long_calls: LongCalls,
+    pub(crate) long_calls: LongCalls,
     /// Web listeners, and the log of those that have ended.
-    pub(super) listeners: ListenerTable,
-    pub(super) access_log: AccessLog,
+    pub(crate) listeners: ListenerTable,
+    pub(crate) access_log: AccessLog,
     /// Relays are independent of stations.
-    pub(super) relays: Mutex<Box<dyn RelayControl>>,
-    pub(super) relay_watch: Mutex<RelayWatch>,
+    pub(crate) relays: Mutex<Box<dyn RelayControl>>,
+    pub(crate) relay_watch: Mutex<RelayWatch>,
     /// Incremented with every change that a page shows.
-    pub(super) revision: watch::Sender<u64>,
+    pub(crate) revision: watch::Sender<u64>,
     /// Users and permissions.
     pub access: AccessControl,
     /// Event hooks.
@@ -72,45 +72,45 @@ pub struct Control {
     /// Connections and requests that were cut or refused.
     pub counters: Counters,
     /// The newest events.
-    pub(super) events: EventHistory,
-    pub(super) log_limit: LogLimit,
-    pub(super) refused_clients: RefusalFilter<KickReason>,
-    pub(super) statistics: RunStatistics,
+    pub(crate) events: EventHistory,
+    pub(crate) log_limit: LogLimit,
+    pub(crate) refused_clients: RefusalFilter<KickReason>,
+    pub(crate) statistics: RunStatistics,
 }
 
 #[derive(Debug)]
-pub(super) struct ControlState {
-    pub(super) registry: Registry,
-    pub(super) peers: Peers,
-    pub(super) outbox: Outbox,
-    pub(super) greetings: GreetingSync,
-    pub(super) settings: SettingsSync,
-    pub(super) history: HistorySampler,
+pub(crate) struct ControlState {
+    pub(crate) registry: Registry,
+    pub(crate) peers: Peers,
+    pub(crate) outbox: Outbox,
+    pub(crate) greetings: GreetingSync,
+    pub(crate) settings: SettingsSync,
+    pub(crate) history: HistorySampler,
     /// Rate limit for unknown clients, per address: ids are free to invent, and each one is
     /// remembered.
-    pub(super) new_clients: AddressBuckets,
+    pub(crate) new_clients: AddressBuckets,
     /// Indexed by station number; none where a station was removed.
-    pub(super) slots: Vec<Option<StationSlot>>,
-    pub(super) art: ArtCache,
-    pub(super) announcements: AnnouncementList,
+    pub(crate) slots: Vec<Option<StationSlot>>,
+    pub(crate) art: ArtCache,
+    pub(crate) announcements: AnnouncementList,
     /// Each station's status at the last notification, without levels and times.
-    pub(super) last_shown: Vec<StationStatus>,
+    pub(crate) last_shown: Vec<StationStatus>,
     /// A new client has connected and controllers have not been notified yet. At startup a thousand
     /// clients may connect at once, and one full status for each would delay them all.
-    pub(super) update_pending: PendingUpdate,
+    pub(crate) update_pending: PendingUpdate,
     /// The time of the first client health report that pages have not shown yet.
-    pub(super) health_changed_at: Option<Instant>,
+    pub(crate) health_changed_at: Option<Instant>,
     /// When browsers that are gone were last looked for.
-    pub(super) browsers_checked_at: Instant,
+    pub(crate) browsers_checked_at: Instant,
     /// The time of the oldest unsaved change.
-    pub(super) unsaved_since: Option<Instant>,
+    pub(crate) unsaved_since: Option<Instant>,
     /// Former names of methods whose use has been logged.
-    pub(super) logged_aliases: BTreeSet<&'static str>,
+    pub(crate) logged_aliases: BTreeSet<&'static str>,
     /// Control scripts that calls have named since the start.
-    pub(super) named_plugins: u64,
+    pub(crate) named_plugins: u64,
     /// Bytes of JSON rendered since the start, in answers and notifications; the cost of a batch is
     /// measured with it.
-    pub(super) rendered_bytes: usize,
+    pub(crate) rendered_bytes: usize,
 }
 
 /// Reads the configuration again; the error is the text that `aulos check` prints.
@@ -150,7 +150,7 @@ impl fmt::Debug for Control {
 impl Control {
     /// A poisoned lock is taken all the same: the panic has been logged, and the state is
     /// consistent enough to continue.
-    pub(super) fn lock(&self) -> MutexGuard<'_, ControlState> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ControlState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,6 +12,8 @@
 //! the time of the event was the alternative: a program that hangs would delay the next alarm, and
 //! losses could not be counted.
 
+pub(crate) mod calls;
+
 mod event;
 mod queue;
 #[cfg(test)]

@@ -1,0 +1,89 @@
+//! Keeps the settings of clients and groups in step with the other nodes of a cluster.
+//!
+//! The registry marks what may have changed; ten times a second that is compared with what the other
+//! nodes were told or have said. So a record that comes from them is not sent back, and a hundred
+//! steps of a slider between two looks are one change.
+
+use std::collections::{HashMap, HashSet};
+
+use aulos_proto::nats::{SettingsKey, SettingsRecord};
+
+use crate::clients::registry::Registry;
+use crate::cluster::{ClusterLink, SettingsChange};
+
+/// What the other nodes have, as far as it concerns clients and groups of this one.
+#[derive(Debug, Default)]
+pub(crate) struct SettingsSync {
+    pub(crate) known: HashMap<SettingsKey, SettingsRecord>,
+    /// Clients that may have changed, with their groups.
+    pub(crate) stale: HashSet<String>,
+}
+
+impl SettingsSync {
+    /// Notes clients that may have changed.
+    pub(crate) fn note(&mut self, changed: &HashSet<String>) {
+        self.stale.extend(changed.iter().cloned());
+    }
+
+    /// Sends what has changed; what the link does not take is sent next time.
+    pub(crate) fn send(&mut self, registry: &Registry, link: &dyn ClusterLink) {
+        let known = &mut self.known;
+        let mut is_busy = false;
+        self.stale.retain(|id| {
+            if is_busy {
+                return true;
+            }
+            let client = registry.client_settings(id);
+            let Some(client) = client else {
+                known.remove(&SettingsKey::Client(id.clone()));
+                return false;
+            };
+            let group = client.group.clone();
+            let is_unchanged = registry.is_unchanged_client(&client);
+            let key = SettingsKey::Client(id.clone());
+            let record = SettingsRecord::Client(client);
+            is_busy = !send_one(known, link, key, record, is_unchanged);
+            if let Some(settings) = registry.group_settings(&group).filter(|_| !is_busy) {
+                let is_unchanged = registry.is_unchanged_group(&settings);
+                let record = SettingsRecord::Group(settings);
+                is_busy = !send_one(known, link, SettingsKey::Group(group), record, is_unchanged);
+            }
+            is_busy
+        });
+    }
+
+    /// Forgets groups that are gone.
+    pub(crate) fn tidy(&mut self, registry: &Registry) {
+        if self.known.len() > 2 * MAX_FORGOTTEN {
+            self.known.retain(|key, _| match key {
+                SettingsKey::Client(id) => registry.client(id).is_some(),
+                SettingsKey::Group(id) => registry.group(id).is_some(),
+            });
+        }
+    }
+}
+
+/// Sends a record that differs from what is known; false if the link is busy. One that has never
+/// been changed is not offered.
+fn send_one(
+    known: &mut HashMap<SettingsKey, SettingsRecord>,
+    link: &dyn ClusterLink,
+    key: SettingsKey,
+    after: SettingsRecord,
+    is_unchanged: bool,
+) -> bool {
+    let before = known.get(&key).cloned();
+    if before.as_ref() == Some(&after) {
+        return true;
+    }
+    let is_offer = before.is_none();
+    let change = SettingsChange { key: key.clone(), before, after: after.clone() };
+    let is_sent = is_offer && is_unchanged || link.change_settings(change);
+    if is_sent {
+        known.insert(key, after);
+    }
+    is_sent
+}
+
+/// Entries of groups and clients that are gone before they are looked for.
+const MAX_FORGOTTEN: usize = 2 * crate::clients::registry::MAX_CLIENTS;

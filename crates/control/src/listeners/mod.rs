@@ -1,0 +1,143 @@
+//! Registering web listeners, and the access log.
+//!
+//! A listener is registered when its connection is handed to the audio side.
+
+pub(crate) mod access_log;
+pub(crate) mod table;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use aulos_io::reactor::ListenerSession;
+use aulos_proto::http::ReceivedHead;
+use aulos_proto::uri::Uri;
+
+use crate::control::state::{Control, ControlState};
+use crate::events::history::{EventKind, EventSeverity, NewEvent};
+use crate::listeners::table::Listener;
+use crate::views::icecast::log_date;
+
+impl Control {
+    /// Registers a listener by the head of its request. Its session goes to the audio side.
+    pub fn register_listener(&self, head: &[u8], from: IpAddr) -> Arc<ListenerSession> {
+        let session = Arc::<ListenerSession>::default();
+        let (request, path) = request_line(head);
+        let field = |name: &str| {
+            let head = ReceivedHead::parse(head).ok()?;
+            Some(printable(&String::from_utf8_lossy(head.field(name)?)))
+        };
+        let station = station_of(&self.lock(), &path);
+        let listener = Listener {
+            id: 0,
+            station,
+            request,
+            from,
+            agent: field("user-agent").unwrap_or_default(),
+            referer: field("referer").unwrap_or_default(),
+            since: Instant::now(),
+            session: Arc::clone(&session),
+        };
+        self.add_listener_event(&listener, "connected");
+        self.listeners.add(listener);
+        session
+    }
+
+    /// Writes the access log until the future is dropped.
+    pub async fn write_access_log(&self) {
+        self.access_log.run(|| self.config().http.access_log.clone()).await;
+    }
+
+    /// Logs the listeners that have ended since the last call.
+    pub(crate) fn log_ended_listeners(&self, inner: &ControlState) {
+        for listener in self.listeners.take_ended(|name| inner.slot(name).is_some()) {
+            if listener.session.is_streaming() && self.access_log.is_enabled() {
+                self.access_log.write(access_line(&listener, SystemTime::now()));
+            }
+            self.add_listener_event(&listener, "disconnected");
+        }
+    }
+}
+
+impl Control {
+    /// Adds an event of a listener of a station, within the limit of lines that peers can cause.
+    /// Its address is personal data, which listeners may not see.
+    fn add_listener_event(&self, listener: &Listener, what: &str) {
+        let Some(station) = listener.station.as_ref().filter(|_| self.log_limit.admits()) else {
+            return;
+        };
+        self.add_event(NewEvent {
+            kind: EventKind::Listener,
+            severity: EventSeverity::Info,
+            station: Some(station.clone()),
+            subject: listener.agent.clone(),
+            text: format!("web listener {what}"),
+        });
+    }
+}
+
+/// The first line without its query, and the decoded path behind `/listen/`.
+fn request_line(head: &[u8]) -> (String, String) {
+    let parsed = ReceivedHead::parse(head).ok();
+    let line = parsed.as_ref().and_then(ReceivedHead::request_line);
+    let Some((method, target, version)) = line else { return Default::default() };
+    let path = target.split('?').next().unwrap_or_default();
+    let name = path.strip_prefix("/listen/").unwrap_or_default();
+    // `Uri` percent-decodes the path of a complete URI only.
+    let decoded = format!("http://station/{name}").parse::<Uri>().map(|uri| uri.path);
+    let name = decoded.unwrap_or_default().trim_start_matches('/').to_owned();
+    (printable(&format!("{method} {path} {version}")), name)
+}
+
+/// The station of a path, by its name or by its name with an ending.
+fn station_of(inner: &ControlState, name: &str) -> Option<String> {
+    let named = |name: &str| inner.slot(name).map(|(_, slot)| slot.station.name.clone());
+    named(name).or_else(|| named(name.rsplit_once('.')?.0))
+}
+
+/// At most 200 characters in one line, without what would end a field of the access log.
+fn printable(text: &str) -> String {
+    let letters = text.chars().filter(|c| !c.is_control()).take(200);
+    letters.map(|c| if c == '"' { '\'' } else { c }).collect()
+}
+
+/// A line of the access log: the combined format, and the seconds as the last field, as in Icecast.
+fn access_line(listener: &Listener, now: SystemTime) -> String {
+    let Listener { from, request, agent, referer, session, since, .. } = listener;
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    format!(
+        "{} - - [{}] \"{request}\" 200 {} \"{}\" \"{}\" {}\n",
+        from.to_canonical(),
+        log_date(now),
+        session.bytes(),
+        or_dash(referer),
+        or_dash(agent),
+        since.elapsed().as_secs(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_access_log_has_no_query_and_no_quotes_of_others() {
+        let head = b"GET /listen/a%20b.ogg?token=secret HTTP/1.1\r\nUser-Agent: VLC \"3\"\r\n\r\n";
+        let (request, path) = request_line(head);
+        assert_eq!((&*request, &*path), ("GET /listen/a%20b.ogg HTTP/1.1", "a b.ogg"));
+        let listener = Listener {
+            id: 1,
+            station: None,
+            request,
+            from: "::ffff:192.0.2.7".parse().unwrap(),
+            agent: printable("VLC \"3\"\n"),
+            referer: String::new(),
+            since: Instant::now(),
+            session: Arc::default(),
+        };
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(951_825_599);
+        let expected = "192.0.2.7 - - [29/Feb/2000:11:59:59 +0000] \"GET /listen/a%20b.ogg \
+                        HTTP/1.1\" 200 0 \"-\" \"VLC '3'\" 0\n";
+        assert_eq!(access_line(&listener, now), expected);
+    }
+}

@@ -1,0 +1,573 @@
+//! The methods that Snapcast does not have.
+
+use aulos_engine::announce::{DEFAULT_DUCK, DEFAULT_RELEASE, MAX_DUCK, MAX_RELEASE, MIN_DUCK};
+use aulos_engine::recorder::MAX_PRE_ROLL;
+use serde_json::json;
+
+use crate::access::Role;
+use crate::announcements::announce;
+use crate::clients::extension_methods;
+use crate::methods::method::Method;
+use crate::methods::params::{Param, ParamType, Presence};
+use crate::recordings::markers;
+use crate::stations::{fallback, sound};
+use crate::views::meter_feed;
+use crate::{cluster, events, hooks, recordings, relays};
+
+const STATION: Param = Param::required("station", ParamType::Text, "the station's name");
+const CLIENT: Param = Param::required("client", ParamType::Text, "the client's id");
+const PRESET: Param = Param::required("name", ParamType::Text, "the preset's name");
+
+/// The members of the status of aulos, with their JSON types.
+pub const STATUS_MEMBERS: &[(&str, &str)] = &[
+    ("version", "string"),
+    ("host", "string"),
+    ("uptime_s", "integer"),
+    ("stations", "array"),
+    ("hooks", "array"),
+    ("relays", "array"),
+    ("counters", "object"),
+];
+
+/// The members of a list of events.
+pub const EVENT_LIST_MEMBERS: &[(&str, &str)] = &[
+    ("events", "array"),
+    ("newest", "integer"),
+    ("unacknowledged", "integer"),
+    ("dropped", "integer"),
+];
+
+pub(crate) const STATUS: &[Method] = &[
+    Method::new(
+        "Aulos.GetInfo",
+        Role::None,
+        "Return the name and version of this server",
+        |_, _| Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION") })),
+    )
+    .returns(&[("name", "string"), ("version", "string")]),
+    Method::new(
+        "Aulos.GetServers",
+        Role::Listen,
+        "List other servers on the network",
+        extension_methods::get_servers,
+    )
+    .returns(&[("servers", "array")]),
+    Method::new(
+        "Aulos.GetStatus",
+        Role::Listen,
+        "Return stations, their sources, levels, clients and counters",
+        |context, _| Ok(context.aulos_status()),
+    )
+    .returns(STATUS_MEMBERS)
+    .long(),
+    Method::new(
+        "Aulos.GetClusterStatus",
+        Role::Listen,
+        "Return the nodes of the cluster with their stations, groups and clients; takes half a second",
+        cluster::calls::get_status,
+    )
+    .returns(&[
+        ("site", "string"),
+        ("node", "string"),
+        ("connected", "boolean"),
+        ("nodes", "array"),
+    ]),
+    Method::new(
+        "Aulos.CallNode",
+        Role::Control,
+        "Execute a call on another node of the cluster, which must have `accept_calls`",
+        cluster::calls::call_node,
+    )
+    .params(&[
+        Param::required("node", ParamType::Text, "the node's name"),
+        Param::required("method", ParamType::Word(cluster::calls::NODE_METHODS), ""),
+        Param::required(
+            "params",
+            ParamType::Checked("the parameters of the method", "object"),
+            "the parameters of the method",
+        ),
+    ])
+    .returns_document("the result of the method"),
+    Method::new(
+        "Aulos.Subscribe",
+        Role::Listen,
+        "Set what this WebSocket is sent: the status when it changes, meters as binary frames, and events",
+        meter_feed::subscribe,
+    )
+    .params(&[
+        Param::default(
+            "status",
+            ParamType::Bool,
+            Presence::Bool(false),
+            "send `Aulos.OnStatus` now and after each change",
+        ),
+        Param::optional("meters", meter_feed::METERS, "without it no meters are sent"),
+        Param::default(
+            "events",
+            ParamType::Bool,
+            Presence::Bool(false),
+            "send `Aulos.OnEvents` when there are new events, or some are acknowledged",
+        ),
+    ])
+    .returns(&[("status", "boolean"), ("meters", "object|null"), ("events", "boolean")])
+    .notifies(&["Aulos.OnStatus", "Aulos.OnMeterLayout", "Aulos.OnEvents"]),
+    Method::new(
+        "Aulos.Reload",
+        Role::Admin,
+        "Read the configuration file again and apply the differences",
+        |context, _| {
+            let (report, effects) = context.control.reload_call(context.inner)?;
+            context.push_effects(effects);
+            Ok(report.json())
+        },
+    )
+    .returns(&[
+        ("added", "array"),
+        ("changed", "array"),
+        ("adjusted", "array"),
+        ("removed", "array"),
+        ("settings", "array"),
+        ("needs_restart", "array"),
+        ("failed", "array"),
+        ("relays", "object"),
+    ])
+    .notifies(&["Server.OnUpdate"])
+    .heavy(),
+];
+
+pub(crate) const EVENTS: &[Method] = &[
+    Method::new(
+        "Aulos.GetEvents",
+        Role::Listen,
+        "Return the newest events of the server, or those that follow one",
+        events::get,
+    )
+    .params(events::QUERY)
+    .returns(EVENT_LIST_MEMBERS),
+    Method::new(
+        "Aulos.AcknowledgeEvents",
+        Role::Control,
+        "Acknowledge one warning or error, or all up to one",
+        events::acknowledge,
+    )
+    .params(events::ACKNOWLEDGEMENT)
+    .returns(&[("acknowledged", "integer"), ("unacknowledged", "integer")])
+    .notifies(&["Aulos.OnEvents"]),
+];
+
+pub(crate) const SOUND: &[Method] = &[
+    Method::new(
+        "Aulos.GetLoudness",
+        Role::Listen,
+        "Return the loudness of a station and its sources (EBU R 128)",
+        sound::get_loudness,
+    )
+    .params(&[STATION])
+    .returns(&[("station", "string"), ("loudness", "object"), ("sources", "array")]),
+    Method::new(
+        "Aulos.ResetLoudness",
+        Role::Control,
+        "Restart the loudness measurement of a station and its sources",
+        sound::reset_loudness,
+    )
+    .params(&[STATION])
+    .returns(&[("station", "string")]),
+    Method::new(
+        "Aulos.GetNormalize",
+        Role::Listen,
+        "Return a station's loudness normalization and its state",
+        sound::get_normalize,
+    )
+    .params(&[STATION])
+    .returns(&[("station", "string"), ("normalize", "object|null"), ("status", "object|null")]),
+    Method::new(
+        "Aulos.SetNormalize",
+        Role::Control,
+        "Change or disable a station's loudness normalization",
+        sound::set_normalize,
+    )
+    .params(&[
+        STATION,
+        Param::required(
+            "normalize",
+            ParamType::Checked("true, false, a preset or an object", "boolean|string|object"),
+            "keys of the object that are not given stay",
+        ),
+    ])
+    .returns(&[("station", "string"), ("normalize", "object|null")])
+    .notifies(&["Aulos.OnSoundChanged"]),
+    Method::new(
+        "Aulos.SetCompare",
+        Role::Control,
+        "Play a station's programme without normalization, at the same loudness",
+        sound::set_compare,
+    )
+    .params(&[STATION, Param::required("compare", ParamType::Bool, "")])
+    .returns(&[("station", "string"), ("compare", "boolean")])
+    .notifies(&["Aulos.OnCompareChanged"]),
+    Method::new(
+        "Aulos.GetEqualizer",
+        Role::Listen,
+        "Return the bands of a station's equalizer",
+        sound::get_equalizer,
+    )
+    .params(&[STATION])
+    .returns(&[("station", "string"), ("equalizer", "array")]),
+    Method::new(
+        "Aulos.SetEqualizer",
+        Role::Control,
+        "Set the bands of a station's equalizer",
+        sound::set_equalizer,
+    )
+    .params(&[
+        STATION,
+        Param::required(
+            "equalizer",
+            ParamType::Checked("a list of bands", "array"),
+            "an empty list disables the equalizer",
+        ),
+    ])
+    .returns(&[("station", "string"), ("equalizer", "array")])
+    .notifies(&["Aulos.OnSoundChanged"]),
+];
+
+pub(crate) const VOLUME: &[Method] = &[
+    Method::new(
+        "Aulos.SetVolume",
+        Role::Control,
+        "Set or change the volume of a client or a group",
+        extension_methods::set_volume,
+    )
+    .params(&[
+        Param::optional("client", ParamType::Text, "the client's id; or `group`"),
+        Param::optional("group", ParamType::Text, "the group's id"),
+        Param::optional("percent", ParamType::Integer, "the volume, 0 to 100; or `delta`"),
+        Param::optional("delta", ParamType::Integer, "the change of the volume"),
+    ])
+    .returns(&[("percent", "integer")])
+    .notifies(&["Client.OnVolumeChanged"]),
+    Method::new(
+        "Aulos.SetVolumeCap",
+        Role::Admin,
+        "Set the maximum volume of a client",
+        extension_methods::set_cap,
+    )
+    .params(&[CLIENT, Param::required("percent", ParamType::Integer, "0 to 100")])
+    .returns(&[("cap", "integer")])
+    .notifies(&["Client.OnVolumeChanged"]),
+    Method::new(
+        "Aulos.SetChannelMap",
+        Role::Control,
+        "Set which channels of its stream a client plays",
+        extension_methods::set_map,
+    )
+    .params(&[
+        CLIENT,
+        Param::required("map", ParamType::Word(&["stereo", "left", "right", "mono"]), ""),
+    ])
+    .returns(&[("map", "string")])
+    .notifies(&["Aulos.OnChannelMapChanged"]),
+];
+
+pub(crate) const PRESETS: &[Method] = &[
+    Method::new(
+        "Aulos.GetPresets",
+        Role::Listen,
+        "List all presets, or return one with its groups",
+        extension_methods::get_presets,
+    )
+    .params(&[Param::optional("name", ParamType::Text, "the preset to return")])
+    .returns(&[("presets", "array")])
+    .long(),
+    Method::new(
+        "Aulos.SavePreset",
+        Role::Control,
+        "Save the groups as a preset",
+        extension_methods::save_preset,
+    )
+    .params(&[PRESET])
+    .returns(&[("presets", "array")])
+    .for_all_clients(),
+    Method::new(
+        "Aulos.ApplyPreset",
+        Role::Control,
+        "Restore the groups of a preset",
+        extension_methods::apply_preset,
+    )
+    .params(&[
+        PRESET,
+        Param::default("volumes", ParamType::Bool, Presence::Bool(false), "also restore volumes"),
+    ])
+    .returns(&[("server", "object")])
+    .notifies(&["Server.OnUpdate"])
+    .for_all_clients(),
+    Method::new(
+        "Aulos.DeletePreset",
+        Role::Control,
+        "Delete a preset",
+        extension_methods::delete_preset,
+    )
+    .params(&[PRESET])
+    .returns(&[("presets", "array")])
+    .long(),
+];
+
+pub(crate) const SOURCES: &[Method] = &[
+    Method::new(
+        "Aulos.SetSource",
+        Role::Control,
+        "Select a station's source, or return to automatic selection",
+        fallback::set_source,
+    )
+    .params(&[
+        STATION,
+        Param::optional(
+            "source",
+            ParamType::Checked("a source's name, its number from 0, or auto", "string|integer"),
+            "missing and `auto` both mean automatic selection",
+        ),
+        Param::optional(
+            "for_s",
+            ParamType::Seconds { min: fallback::MIN_DURATION_S, max: fallback::MAX_DURATION_S },
+            "how long the selection lasts; without it until the source fails",
+        ),
+    ])
+    .returns(&[("station", "string"), ("source", "string|null"), ("for_s", "number|null")])
+    .notifies(&["Aulos.OnSwitch"]),
+    Method::new("Aulos.TestHook", Role::Admin, "Send a test event to a hook", hooks::calls::test)
+        .params(&[Param::required(
+            "hook",
+            ParamType::Checked("a hook's name or its number from 0", "string|integer"),
+            "",
+        )])
+        .returns(&[("hook", "string"), ("id", "string")]),
+];
+
+pub(crate) const ANNOUNCEMENTS: &[Method] = &[
+    Method::new(
+        "Aulos.Announce",
+        Role::Control,
+        "Play a sound over a station's programme, which is ducked meanwhile",
+        announce::announce,
+    )
+    .params(&[
+        Param::optional(
+            "station",
+            ParamType::Text,
+            "the station whose clients hear it; or `group` or `client`",
+        ),
+        Param::optional("group", ParamType::Text, "the id of the group that alone hears it"),
+        Param::optional("client", ParamType::Text, "the id of the client that alone hears it"),
+        Param::required(
+            "uri",
+            ParamType::Text,
+            "`file:///path` of a sound file, or its `http:` or `https:` URL",
+        ),
+        Param::default(
+            "duck_db",
+            ParamType::Number { min: MAX_DUCK.get(), max: MIN_DUCK.get() },
+            Presence::Number(DEFAULT_DUCK.get()),
+            "the gain of the programme meanwhile, in decibels",
+        ),
+        Param::default(
+            "release_s",
+            ParamType::Seconds { min: 0.0, max: MAX_RELEASE.as_secs_f64() },
+            Presence::Number(DEFAULT_RELEASE.as_secs_f64()),
+            "how long the programme takes to return to its level, in seconds",
+        ),
+        Param::default(
+            "gain_db",
+            ParamType::Number { min: announce::MIN_GAIN_DB, max: announce::MAX_GAIN_DB },
+            Presence::Number(0.0),
+            "additional gain of the announcement, in decibels",
+        ),
+        Param::default(
+            "volume",
+            ParamType::Number { min: 1.0, max: 100.0 },
+            Presence::Number(100.0),
+            "the volume of the announcement in percent, on the curve of a client's volume",
+        ),
+        Param::default(
+            "normalize",
+            ParamType::Bool,
+            Presence::Bool(true),
+            "match the loudness of a normalized station",
+        ),
+        Param::optional(
+            "loudness_lufs",
+            ParamType::Number { min: announce::MIN_LOUDNESS, max: announce::MAX_LOUDNESS },
+            "the loudness of the announcement, in place of the station's",
+        ),
+        Param::optional("key", ParamType::Text, "replaces those that wait with the same key"),
+    ])
+    .returns(&[("id", "integer"), ("station", "string"), ("before", "integer")])
+    .notifies(&["Aulos.OnAnnouncement"]),
+    Method::new(
+        "Aulos.CancelAnnouncement",
+        Role::Control,
+        "Cancel an announcement, or all of a station, group or client",
+        announce::cancel,
+    )
+    .params(&[
+        Param::optional(
+            "id",
+            ParamType::Integer,
+            "the announcement; or `station`, `group` or `client`",
+        ),
+        Param::optional(
+            "station",
+            ParamType::Text,
+            "all announcements of this station, its groups and clients",
+        ),
+        Param::optional("group", ParamType::Text, "all announcements to this group"),
+        Param::optional("client", ParamType::Text, "all announcements to this client"),
+    ])
+    .returns(&[("cancelled", "array")])
+    .notifies(&["Aulos.OnAnnouncement"]),
+];
+
+pub(crate) const RELAYS: &[Method] = &[
+    Method::new(
+        "Aulos.GetRelays",
+        Role::Listen,
+        "List the RTP relays and their counters",
+        relays::get,
+    )
+    .params(&[Param::default(
+        "streams",
+        ParamType::Bool,
+        Presence::Bool(false),
+        "also return each stream",
+    )])
+    .returns(&[("relays", "array"), ("threads", "array"), ("streams", "array")])
+    .heavy(),
+    Method::new(
+        "Aulos.AddRelay",
+        Role::Admin,
+        "Add an RTP relay, which runs until the server ends",
+        relays::add,
+    )
+    .unchecked_params(&[
+        Param::required("name", ParamType::Text, ""),
+        Param::required("listen", ParamType::Text, "`udp://ADDRESS:PORT`; port 0 takes a free one"),
+        Param::required("from", ParamType::Text, "the encoding that is received"),
+        Param::required("to", ParamType::Text, "the encoding that is sent"),
+        Param::required(
+            "dest",
+            ParamType::Text,
+            "`udp://HOST:PORT`; the other keys of `[[relay]]` are accepted as well",
+        ),
+    ])
+    .returns(&[("name", "string"), ("listen", "string"), ("dest", "string")])
+    .heavy(),
+    Method::new("Aulos.RemoveRelay", Role::Admin, "Remove an RTP relay", relays::remove)
+        .params(&[Param::required("name", ParamType::Text, "the relay's name")])
+        .returns(&[("name", "string")])
+        .heavy(),
+];
+
+const RECORDER_STATIONS: Param = Param::optional(
+    "station",
+    ParamType::Names,
+    "the recorders of these stations; or `recorder`, or both",
+);
+const RECORDER_NAMES: Param = Param::optional("recorder", ParamType::Names, "these recorders");
+const AT: Param = Param::optional(
+    "at",
+    ParamType::Text,
+    "the moment as a time in UTC, as in `2026-11-22T20:00:00Z`; now without `at`, `ago_s`, `in_s` and `frame`",
+);
+const AGO_S: Param = Param::optional(
+    "ago_s",
+    ParamType::Seconds { min: 0.0, max: MAX_PRE_ROLL.as_millis() as f64 / 1e3 },
+    "the moment before now; at most the pre-roll",
+);
+const IN_S: Param = Param::optional(
+    "in_s",
+    ParamType::Seconds { min: 0.0, max: recordings::MAX_AHEAD_S },
+    "the moment after now",
+);
+const FRAME: Param =
+    Param::optional("frame", ParamType::Count, "the moment as a frame of the station's clock");
+const COMMAND_PARAMS: &[Param] = &[RECORDER_STATIONS, RECORDER_NAMES, AT, AGO_S, IN_S, FRAME];
+const COMMAND_RESULT: &[(&str, &str)] = &[("recorders", "array"), ("refused", "array")];
+
+pub(crate) const RECORDINGS: &[Method] = &[
+    Method::new(
+        "Aulos.GetRecordings",
+        Role::Listen,
+        "List the recorders and their state",
+        recordings::get,
+    )
+    .params(&[Param::optional("station", ParamType::Text, "only the recorders of this station")])
+    .returns(&[("recorders", "array")]),
+    Method::new(
+        "Aulos.StartRecording",
+        Role::Control,
+        "Start recorders at an exact moment, which may be in the pre-roll",
+        recordings::start,
+    )
+    .params(COMMAND_PARAMS)
+    .returns(COMMAND_RESULT)
+    .notifies(&["Aulos.OnRecording"]),
+    Method::new(
+        "Aulos.StopRecording",
+        Role::Control,
+        "Stop recorders at an exact moment",
+        recordings::stop,
+    )
+    .params(COMMAND_PARAMS)
+    .returns(COMMAND_RESULT)
+    .notifies(&["Aulos.OnRecording"]),
+    Method::new("Aulos.PauseRecording", Role::Control, "Pause recorders", recordings::pause)
+        .params(&[
+            RECORDER_STATIONS,
+            RECORDER_NAMES,
+            AT,
+            AGO_S,
+            IN_S,
+            FRAME,
+            Param::default(
+                "gap",
+                ParamType::Word(&["silence", "closed"]),
+                Presence::Text("silence"),
+                "record silence meanwhile, or nothing",
+            ),
+        ])
+        .returns(COMMAND_RESULT)
+        .notifies(&["Aulos.OnRecording"]),
+    Method::new(
+        "Aulos.ResumeRecording",
+        Role::Control,
+        "Resume paused recorders",
+        recordings::resume,
+    )
+    .params(COMMAND_PARAMS)
+    .returns(COMMAND_RESULT)
+    .notifies(&["Aulos.OnRecording"]),
+    Method::new(
+        "Aulos.CutRecording",
+        Role::Control,
+        "End the file of a recording and begin the next one, without a gap",
+        recordings::cut,
+    )
+    .params(COMMAND_PARAMS)
+    .returns(COMMAND_RESULT)
+    .notifies(&["Aulos.OnRecording"]),
+    Method::new("Aulos.AddMarker", Role::Control, "Label a frame of a recording", markers::add)
+        .params(&[
+            Param::required(
+                "label",
+                ParamType::Text,
+                "1 to 128 bytes of UTF-8 without control characters",
+            ),
+            RECORDER_STATIONS,
+            RECORDER_NAMES,
+            AT,
+            AGO_S,
+            IN_S,
+            FRAME,
+        ])
+        .returns(COMMAND_RESULT)
+        .notifies(&["Aulos.OnRecording"]),
+];

@@ -1,0 +1,525 @@
+//! Recorders by call (start, stop, pause, resume and cut, at an exact moment), and their
+//! notifications.
+
+pub(crate) mod markers;
+
+use std::path::Path;
+
+use aulos_config::{HookEventKind, RecorderSettings, Station};
+use aulos_core::{Frames, Lufs, MediaTime, SampleRate, Span};
+use aulos_engine::recorder::{CommandTime, PauseMode, RecorderCommand, RecordingState};
+use aulos_files::record::{self, ClosedSegment, LossCause, RecorderEventKind};
+use aulos_io::SystemClock;
+use aulos_proto::snap::control::RpcError;
+use serde_json::{Value, json};
+
+use crate::backend::{
+    RecorderState, RecordingEventKind, StationRecorderEvent, UploadEvent, UploadState, fault_text,
+};
+use crate::control::context::CallContext;
+use crate::control::state::{Control, ControlState};
+use crate::events::history::{EventKind, EventSeverity, NewEvent};
+use crate::hooks::HookEvent;
+use crate::methods::params::Params;
+use crate::methods::rpc::{MethodResult, internal_error};
+use crate::stations::level_json::{round_to_hundredths, whole_seconds};
+
+/// `Aulos.GetRecordings`.
+pub(crate) fn get(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let only = params.optional_text("station")?;
+    if let Some(name) = only {
+        context.station(name)?;
+    }
+    let slots = context.inner.slots();
+    let slots = slots.filter(|(_, slot)| only.is_none_or(|name| slot.station.name == name));
+    let all: Vec<Value> = slots
+        .flat_map(|(number, slot)| {
+            station_json(&slot.station, &context.control.backend.status(number).recorders)
+        })
+        .collect();
+    Ok(json!({ "recorders": all }))
+}
+
+/// `Aulos.StartRecording`.
+pub(crate) fn start(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Start)
+}
+
+/// `Aulos.StopRecording`.
+pub(crate) fn stop(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Stop)
+}
+
+/// `Aulos.PauseRecording`.
+pub(crate) fn pause(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let mode = match params.text("gap")? {
+        "closed" => PauseMode::Closed,
+        _ => PauseMode::Silence,
+    };
+    send_command(context, params, RecorderCommand::Pause(mode))
+}
+
+/// `Aulos.ResumeRecording`.
+pub(crate) fn resume(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Resume)
+}
+
+/// `Aulos.CutRecording`: ends the file and begins the next one.
+pub(crate) fn cut(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Cut)
+}
+
+/// Sends the same command for the same moment to every recorder of the call.
+fn send_command(
+    context: &CallContext<'_>,
+    params: &Params<'_>,
+    command: RecorderCommand,
+) -> MethodResult {
+    let selected = selected_recorders(context.inner, params)?;
+    let when = command_time(params)?;
+    let results = selected.into_iter().map(|recorder| {
+        let backend = &context.control.backend;
+        let frame = backend.record(recorder.number, recorder.index, command, when);
+        let answer = frame.map(|frame| {
+            json!({
+                "recorder": recorder.name,
+                "station": recorder.station,
+                "frame": frame.map(|frame| frame.0),
+                "sample_rate": recorder.rate.hz(),
+            })
+        });
+        (recorder.name, answer)
+    });
+    answer(results)
+}
+
+/// The answer to a call for several recorders, each with its result or the reason of its refusal.
+///
+/// # Errors
+/// The first refusal, when all recorders refuse.
+pub(crate) fn answer(
+    results: impl Iterator<Item = (String, Result<Value, String>)>,
+) -> MethodResult {
+    let (mut done, mut refused) = (Vec::new(), Vec::new());
+    for (name, result) in results {
+        match result {
+            Ok(result) => done.push(result),
+            Err(reason) => refused.push((name, reason)),
+        }
+    }
+    if let (true, Some((name, reason))) = (done.is_empty(), refused.first()) {
+        return Err(internal_error(format!("{name}: {reason}")));
+    }
+    let refused = refused.iter().map(|(name, why)| json!({ "recorder": name, "reason": why }));
+    let refused: Vec<Value> = refused.collect();
+    Ok(json!({ "recorders": done, "refused": refused }))
+}
+
+/// A recorder that a call selects.
+pub(crate) struct SelectedRecorder {
+    /// The number of its station.
+    pub(crate) number: usize,
+    /// Its index in `Station::records`.
+    pub(crate) index: usize,
+    pub(crate) station: String,
+    pub(crate) name: String,
+    pub(crate) rate: SampleRate,
+}
+
+/// The recorders of a call: those of `recorder`, or every recorder of `station`.
+pub(crate) fn selected_recorders(
+    inner: &ControlState,
+    params: &Params<'_>,
+) -> Result<Vec<SelectedRecorder>, RpcError> {
+    let stations = params.optional_texts("station")?;
+    let recorders = params.optional_texts("recorder")?;
+    if stations.is_none() && recorders.is_none() {
+        return Err(params.invalid("station", &"a name or a list of names"));
+    }
+    let contains = |list: &Option<Vec<&str>>, name: &str| {
+        list.as_ref().is_none_or(|list| list.contains(&name))
+    };
+    let mut all = Vec::new();
+    for (number, slot) in inner.slots() {
+        let Station { name: station, spec, records, .. } = &slot.station;
+        let records = records.iter().enumerate();
+        all.extend(
+            records
+                .filter(|(_, record)| {
+                    contains(&stations, station) && contains(&recorders, &record.name)
+                })
+                .map(|(index, record)| SelectedRecorder {
+                    number,
+                    index,
+                    station: station.clone(),
+                    name: record.name.clone(),
+                    rate: spec.rate,
+                }),
+        );
+    }
+    // An unknown name is an error, even next to known ones.
+    for name in stations.iter().flatten() {
+        inner.station(name)?;
+        if !all.iter().any(|one| one.station == *name) {
+            return Err(internal_error(format!(
+                "station `{name}` has no such recorder; its `record` lists them"
+            )));
+        }
+    }
+    for name in recorders.iter().flatten() {
+        if !all.iter().any(|one| one.name == *name) {
+            return Err(internal_error(format!("there is no recorder `{name}`")));
+        }
+    }
+    Ok(all)
+}
+
+/// The moment of a call: `at`, a time of day in UTC; `ago_s`; `in_s`; `frame`; or now. It is the
+/// same for all recorders.
+pub(crate) fn command_time(params: &Params<'_>) -> Result<CommandTime, RpcError> {
+    let now = SystemClock::now();
+    // Seconds are in a range far below 2^63 nanoseconds.
+    #[allow(clippy::cast_possible_truncation, reason = "see above")]
+    let seconds = |key| Ok::<_, RpcError>(Span::from_nanos((params.number(key)? * 1e9) as i64));
+    Ok(match params.at_most_one(&["at", "ago_s", "in_s", "frame"])? {
+        None => CommandTime::Local(now),
+        Some("frame") => CommandTime::Frame(MediaTime(params.count("frame")?)),
+        Some("ago_s") => CommandTime::Local(now - seconds("ago_s")?),
+        Some("in_s") => CommandTime::Local(now + seconds("in_s")?),
+        Some(_) => {
+            let at = record::parse_utc(params.text("at")?);
+            let at =
+                at.ok_or_else(|| params.invalid("at", &"a time as in 2026-11-22T10:15:00Z"))?;
+            CommandTime::Local(record::local_at(at))
+        }
+    })
+}
+
+/// A day; for longer plans there are schedulers.
+pub(crate) const MAX_AHEAD_S: f64 = 86_400.0;
+
+/// The recorders of a station, for its status.
+pub(crate) fn station_json(station: &Station, states: &[RecorderState]) -> Vec<Value> {
+    let all = station.records.iter().zip(states);
+    all.map(|(record, state)| recorder_json(station, record, state)).collect()
+}
+
+fn recorder_json(station: &Station, record: &RecorderSettings, state: &RecorderState) -> Value {
+    let source = record.source.and_then(|index| station.sources.get(index));
+    let rate = state.segment.as_ref().map_or(station.spec.rate, |segment| segment.rate);
+    let seconds = |frames: Frames| (rate.span(frames).as_millis() / 100) as f64 / 10.0;
+    let since = match state.state {
+        Some(RecordingState::Recording { since } | RecordingState::Paused { since, .. }) => {
+            Some(since.0)
+        }
+        Some(RecordingState::Waiting { start }) => start.map(|start| start.0),
+        Some(RecordingState::Idle) | None => None,
+    };
+    let file = state.segment.as_ref().map(|segment| {
+        json!({
+            "path": path(&segment.path),
+            "number": segment.number,
+            "start_frame": segment.start.0,
+            "start": record::rfc3339(segment.utc),
+            "seconds": seconds(segment.frames),
+            "bytes": segment.bytes,
+        })
+    });
+    json!({
+        "name": record.name,
+        "station": station.name,
+        "source": source.map(|source| &source.name),
+        "dir": path(&record.dir),
+        "format": record.format.to_string(),
+        "state": state_name(state.state),
+        "since_frame": since,
+        "file": file,
+        "files": state.segments,
+        "seconds": seconds(state.frames),
+        "bytes": state.bytes,
+        "lost_s": seconds(state.lost),
+        "waiting_s": seconds(state.waiting),
+        "deleted": state.deleted,
+        "free_bytes": state.free,
+        "trouble": state.trouble,
+        "upload": state.upload.as_ref().map(upload_json),
+    })
+}
+
+fn round_to_millis(span: Span) -> f64 {
+    (span.as_secs_f64() * 1e3).round() / 1e3
+}
+
+const fn state_name(state: Option<RecordingState>) -> &'static str {
+    match state {
+        None => "failed",
+        Some(RecordingState::Idle) => "idle",
+        Some(RecordingState::Waiting { .. }) => "waiting",
+        Some(RecordingState::Recording { .. }) => "recording",
+        Some(RecordingState::Paused { .. }) => "paused",
+    }
+}
+
+/// The last part of a path; the page has the whole.
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn upload_json(state: &UploadState) -> Value {
+    json!({
+        "state": state.phase.name(),
+        "waiting": state.waiting,
+        "waiting_bytes": state.waiting_bytes,
+        "uploading": state.uploading,
+        "done": state.done,
+        "done_bytes": state.done_bytes,
+        "failures": state.failures,
+        "gone": state.missing,
+        "broken": state.broken_entries,
+        "last_error": state.error,
+        "failing_for_s": state.since.map(|since| since.as_millis() / 1_000),
+        "retry_in_s": state.retry_in.map(whole_seconds),
+    })
+}
+
+impl Control {
+    /// Notifies controllers of recorder events.
+    pub(crate) fn notify_recordings(&self, inner: &mut ControlState) {
+        for event in self.backend.recorder_events() {
+            log(&event);
+            if let Some(event) = history_event(&event) {
+                self.add_event(event);
+            }
+            let StationRecorderEvent { station, recorder, kind: what } = event;
+            let (kind, figures) = event_json(&what);
+            let mut params = json!({ "station": station, "recorder": recorder, "event": kind });
+            if let (Value::Object(params), Value::Object(figures)) = (&mut params, &figures) {
+                params.extend(figures.clone());
+            }
+            self.notify(inner, None, "Aulos.OnRecording", &params);
+            if let Some(event) = hook_event(&recorder, &what, kind, figures) {
+                self.hooks.notify(&station, &event);
+            }
+            self.bump_revision();
+        }
+    }
+}
+
+/// The hook event of a recorder event, if there is one.
+fn hook_event(
+    recorder: &str,
+    what: &RecordingEventKind,
+    word: &str,
+    mut figures: Value,
+) -> Option<HookEvent> {
+    let (kind, text) = match what {
+        RecordingEventKind::Recorder(RecorderEventKind::SegmentClosed(closed)) => {
+            let seconds = closed.rate.span(closed.frames).as_secs_f64();
+            let text = format!("{recorder} has recorded {seconds:.1} s: {}", path(&closed.path));
+            (HookEventKind::Recorded, text)
+        }
+        RecordingEventKind::Recorder(RecorderEventKind::Failed(trouble)) => {
+            (HookEventKind::RecorderTrouble, format!("{recorder} {}", fault_text(trouble)))
+        }
+        RecordingEventKind::Recorder(RecorderEventKind::FramesLost {
+            frames, rate, cause, ..
+        }) => {
+            let seconds = rate.span(*frames).as_secs_f64();
+            let text = format!("{recorder} has lost {seconds:.3} s of sound: {cause}");
+            (HookEventKind::RecorderTrouble, text)
+        }
+        RecordingEventKind::Recorder(RecorderEventKind::FileRemoved { path: file }) => (
+            HookEventKind::RecorderTrouble,
+            format!("{recorder} has lost its file: {}", path(file)),
+        ),
+        RecordingEventKind::Recorder(RecorderEventKind::RepairFailed {
+            path: file,
+            reason: why,
+        }) => (
+            HookEventKind::RecorderTrouble,
+            format!("{recorder} cannot repair {}: {why}", path(file)),
+        ),
+        RecordingEventKind::Upload(UploadEvent::Failed { text, .. }) => {
+            (HookEventKind::RecorderTrouble, format!("{recorder} cannot upload: {text}"))
+        }
+        RecordingEventKind::Recorder(RecorderEventKind::Recovered) => {
+            (HookEventKind::RecorderRecovered, format!("{recorder} records again"))
+        }
+        _ => return None,
+    };
+    figures["recorder"] = json!(recorder);
+    if kind == HookEventKind::RecorderTrouble {
+        figures["trouble"] = json!(word);
+    }
+    Some(HookEvent::Recorder { kind, text, figures })
+}
+
+/// The event of the history, if there is one.
+fn history_event(event: &StationRecorderEvent) -> Option<NewEvent> {
+    use RecorderEventKind as Recorder;
+    let text = match &event.kind {
+        RecordingEventKind::Recorder(what) => match what {
+            Recorder::SegmentOpened { path: file, .. } => {
+                format!("recording to {}", file_name(file))
+            }
+            Recorder::SegmentClosed(closed) => {
+                let seconds = closed.rate.span(closed.frames).as_secs_f64();
+                format!("{seconds:.1} s recorded: {}", file_name(&closed.path))
+            }
+            Recorder::FramesLost { frames, rate, cause, .. } => {
+                format!("{:.3} s of sound lost: {cause}", rate.span(*frames).as_secs_f64())
+            }
+            Recorder::ClockChanged { change, .. } => change.to_string(),
+            Recorder::Failed(fault) => fault_text(fault),
+            Recorder::Recovered => "recording again".to_owned(),
+            Recorder::FileRemoved { path: file } => {
+                format!("file removed while it was written: {}", file_name(file))
+            }
+            Recorder::FileRepaired { path: file } => format!("file repaired: {}", file_name(file)),
+            Recorder::RepairFailed { path: file, reason } => {
+                format!("cannot repair {}: {reason}", file_name(file))
+            }
+            Recorder::FileDeleted { path: file, reason } => {
+                format!("file deleted: {} ({reason})", file_name(file))
+            }
+            _ => return None,
+        },
+        RecordingEventKind::Upload(what) => match what {
+            UploadEvent::Uploaded { file, .. } => format!("uploaded: {}", file_name(file)),
+            UploadEvent::Failed { text, .. } => format!("upload failed: {text}"),
+            UploadEvent::Missing { file } => {
+                format!("deleted before its upload: {}", file_name(file))
+            }
+        },
+    };
+    let severity = match &event.kind {
+        kind if !is_failure(kind) => EventSeverity::Info,
+        RecordingEventKind::Recorder(_) => EventSeverity::Error,
+        RecordingEventKind::Upload(_) => EventSeverity::Warning,
+    };
+    let (station, subject) = (Some(event.station.clone()), event.recorder.clone());
+    Some(NewEvent { kind: EventKind::Recorder, severity, station, subject, text })
+}
+
+/// The name of an event and its data.
+fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
+    match what {
+        RecordingEventKind::Recorder(what) => match what {
+            RecorderEventKind::SegmentOpened { path: file, frame, utc } => (
+                "opened",
+                json!({ "path": path(file), "start_frame": frame.0, "start": record::rfc3339(*utc) }),
+            ),
+            RecorderEventKind::SegmentClosed(closed) => ("closed", closed_segment_json(closed)),
+            RecorderEventKind::MarkerAdded(marker) => (
+                "marked",
+                json!({
+                    "path": path(&marker.path),
+                    "frame": marker.frame.0,
+                    "position": marker.position.0,
+                    "time": record::rfc3339(marker.utc),
+                    "label": marker.label,
+                }),
+            ),
+            RecorderEventKind::FramesLost { frame, frames, rate, cause } => {
+                ("lost", loss_json(*frame, *frames, *rate, *cause))
+            }
+            RecorderEventKind::ClockChanged { frame, change } => (
+                "clock-changed",
+                json!({
+                    "frame": frame.0,
+                    "set_by_s": change.set_by.as_secs_f64(),
+                    "suspended_s": change.suspended.as_secs_f64(),
+                }),
+            ),
+            RecorderEventKind::Failed(trouble) => {
+                ("trouble", json!({ "reason": fault_text(trouble) }))
+            }
+            RecorderEventKind::Recovered => ("recovered", json!({})),
+            RecorderEventKind::FileRemoved { path: file } => {
+                ("vanished", json!({ "path": path(file) }))
+            }
+            RecorderEventKind::FileRepaired { path: file } => {
+                ("repaired", json!({ "path": path(file) }))
+            }
+            RecorderEventKind::RepairFailed { path: file, reason: why } => {
+                ("unrepaired", json!({ "path": path(file), "reason": why }))
+            }
+            RecorderEventKind::FileDeleted { path: file, reason: why } => {
+                ("deleted", json!({ "path": path(file), "reason": why.to_string() }))
+            }
+            _ => ("other", json!({})),
+        },
+        RecordingEventKind::Upload(event) => match event {
+            UploadEvent::Uploaded { file, url, bytes, tries } => (
+                "uploaded",
+                json!({ "path": path(file), "url": url, "bytes": bytes, "failures": tries }),
+            ),
+            UploadEvent::Failed { file, text, permanent } => (
+                "upload-failed",
+                json!({ "path": path(file), "reason": text, "lasting": permanent }),
+            ),
+            UploadEvent::Missing { file } => ("upload-gone", json!({ "path": path(file) })),
+        },
+    }
+}
+
+fn loss_json(frame: MediaTime, frames: Frames, rate: SampleRate, cause: LossCause) -> Value {
+    json!({
+        "frame": frame.0,
+        "frames": frames.0,
+        "seconds": round_to_millis(rate.span(frames)),
+        "reason": cause.to_string(),
+    })
+}
+
+/// The figures of a complete file, for events and `aulos record --json`.
+#[must_use]
+pub fn closed_segment_json(closed: &ClosedSegment) -> Value {
+    let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));
+    json!({
+        "path": path(&closed.path),
+        "number": closed.number,
+        "start_frame": closed.start.0,
+        "end_frame": closed.end.0,
+        "start": record::rfc3339(closed.utc),
+        "seconds": round_to_millis(closed.rate.span(closed.frames)),
+        "bytes": closed.bytes,
+        "lost_frames": closed.lost.0,
+        "lost_s": round_to_millis(closed.rate.span(closed.lost)),
+        "integrated_lufs": lufs(closed.loudness.integrated),
+        "loudness_range_lu": closed.loudness.range.map(|range| round_to_hundredths(range.get())),
+        "true_peak_dbtp": closed.loudness.true_peak.map(|peak| round_to_hundredths(peak.get())),
+        "sha256": closed.sha256,
+    })
+}
+
+fn log(event: &StationRecorderEvent) {
+    let StationRecorderEvent { station, recorder, kind: what } = event;
+    let (kind, figures) = event_json(what);
+    let figures = figures.as_object().into_iter().flatten();
+    let figures: Vec<String> = figures.map(|(name, value)| format!("{name}={value}")).collect();
+    let figures = figures.join(" ");
+    if is_failure(what) {
+        tracing::warn!(station, recorder, "recording {kind}: {figures}");
+    } else {
+        tracing::info!(target: "recorder", station, recorder, "recording {kind}: {figures}");
+    }
+}
+
+/// Whether sound is lost, or is not where it should be.
+const fn is_failure(what: &RecordingEventKind) -> bool {
+    match what {
+        RecordingEventKind::Recorder(what) => matches!(
+            what,
+            RecorderEventKind::Failed(_)
+                | RecorderEventKind::FramesLost { .. }
+                | RecorderEventKind::FileRemoved { .. }
+                | RecorderEventKind::RepairFailed { .. }
+        ),
+        RecordingEventKind::Upload(event) => !matches!(event, UploadEvent::Uploaded { .. }),
+    }
+}

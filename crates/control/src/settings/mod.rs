@@ -1,0 +1,3 @@
+//! The configuration in use, and its replacement by a reload.
+
+pub(crate) mod reload;

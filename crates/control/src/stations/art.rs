@@ -1,0 +1,92 @@
+//! Cover art from control scripts, for the page's `<img>`.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+
+use bytes::Bytes;
+
+/// Limits of the cache, in pictures and bytes: one for each of many stations, and the most recent
+/// ones.
+const MAX_PICTURES: usize = 256;
+const MAX_BYTES: usize = 32 << 20;
+/// Largest picture in bytes.
+pub(crate) const MAX_PICTURE: usize = 4 << 20;
+
+/// A cache of pictures that drops the oldest when it is full.
+#[derive(Debug, Default)]
+pub(crate) struct ArtCache {
+    pictures: VecDeque<(String, Bytes)>,
+    names: RandomState,
+}
+
+impl ArtCache {
+    /// Stores a picture; returns its name.
+    pub(crate) fn insert(&mut self, picture: Vec<u8>, extension: &str) -> Option<String> {
+        let (extension, _) = IMAGE_TYPES.iter().find(|(known, _)| *known == extension)?;
+        if picture.is_empty() || picture.len() > MAX_PICTURE {
+            return None;
+        }
+        let name = format!("{:016x}.{extension}", self.names.hash_one(&picture));
+        self.pictures.retain(|(other, _)| *other != name);
+        self.pictures.push_back((name.clone(), picture.into()));
+        let too_much = |all: &VecDeque<(String, Bytes)>| {
+            let bytes: usize = all.iter().map(|(_, picture)| picture.len()).sum();
+            all.len() > MAX_PICTURES || bytes > MAX_BYTES
+        };
+        while too_much(&self.pictures) {
+            self.pictures.pop_front();
+        }
+        Some(name)
+    }
+
+    /// A picture and its media type.
+    pub(crate) fn get(&self, name: &str) -> Option<(&'static str, Bytes)> {
+        let (_, picture) = self.pictures.iter().find(|(known, _)| known == name)?;
+        let extension = name.rsplit('.').next()?;
+        let (_, media) = IMAGE_TYPES.iter().find(|(known, _)| *known == extension)?;
+        Some((media, picture.clone()))
+    }
+}
+
+/// Media types by extension. SVG is missing because it can contain scripts.
+const IMAGE_TYPES: [(&str, &str); 6] = [
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("png", "image/png"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+    ("bmp", "image/bmp"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_kept_as_long_as_there_is_room() {
+        let mut art = ArtCache::default();
+        let first = art.insert(vec![1; 1_000], "png").unwrap();
+        assert_eq!(art.get(&first).unwrap(), ("image/png", vec![1; 1_000].into()));
+        assert_eq!(art.insert(vec![1; 1_000], "png").as_ref(), Some(&first));
+        for number in 0..20 {
+            assert!(art.insert(vec![number; MAX_PICTURE], "jpg").is_some());
+        }
+        assert_eq!(art.get(&first), None);
+        let bytes: usize = art.pictures.iter().map(|(_, picture)| picture.len()).sum();
+        assert!(bytes <= MAX_BYTES);
+        for number in 0..1_000_u16 {
+            assert!(art.insert(number.to_le_bytes().to_vec(), "gif").is_some());
+        }
+        assert!(art.pictures.len() <= MAX_PICTURES);
+    }
+
+    #[test]
+    fn what_is_no_picture_is_not_kept() {
+        let mut art = ArtCache::default();
+        assert_eq!(art.insert(vec![1], "svg"), None);
+        assert_eq!(art.insert(vec![1], "../x"), None);
+        assert_eq!(art.insert(vec![], "png"), None);
+        assert_eq!(art.insert(vec![0; MAX_PICTURE + 1], "png"), None);
+        assert_eq!(art.get("../server.json"), None);
+    }
+}

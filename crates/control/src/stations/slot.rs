@@ -1,0 +1,67 @@
+//! A station, with the state that Snapcast keeps per stream.
+
+use aulos_config::{ProcessingSettings, Station};
+use aulos_proto::uri::Uri;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use crate::hooks::StationWatch;
+use crate::stations::activity::StationActivity;
+use crate::stations::event_log::LoggedFailures;
+
+/// A station, with the state that Snapcast keeps per stream.
+#[derive(Debug)]
+pub(crate) struct StationSlot {
+    pub(crate) station: Station,
+    /// The URI with which a call added it; none for a station of the configuration.
+    pub(crate) added: Option<Uri>,
+    /// The configuration's sound settings, if a call has changed them.
+    pub(crate) file_sound: Option<ProcessingSettings>,
+    /// Properties reported by the control script.
+    pub(crate) properties: Map<String, Value>,
+    /// The control script, while it runs.
+    pub(crate) plugin: Option<PluginHandle>,
+    /// The state of this station's hook events.
+    pub(crate) watch: StationWatch,
+    /// Failures of its sources in the log.
+    pub(crate) logged_failures: LoggedFailures,
+    /// What its metrics and health need over time.
+    pub(crate) activity: StationActivity,
+}
+
+impl StationSlot {
+    pub(crate) fn new(station: Station, added: Option<Uri>) -> Self {
+        let (properties, plugin, watch) =
+            (uncontrollable_properties(), None, StationWatch::default());
+        let logged_failures = LoggedFailures::default();
+        let activity = StationActivity::default();
+        Self {
+            station,
+            added,
+            file_sound: None,
+            properties,
+            plugin,
+            watch,
+            logged_failures,
+            activity,
+        }
+    }
+}
+
+/// The properties of a stream without a control script.
+pub(crate) fn uncontrollable_properties() -> Map<String, Value> {
+    let keys = ["canControl", "canGoNext", "canGoPrevious", "canPause", "canPlay", "canSeek"];
+    keys.into_iter().map(|key| (key.to_owned(), json!(false))).collect()
+}
+
+/// Handle to a running script.
+#[derive(Clone, Debug)]
+pub(crate) struct PluginHandle(pub(crate) mpsc::Sender<String>);
+
+impl PluginHandle {
+    /// Sends a call; false when the script does not read.
+    pub(crate) fn call(&self, method: &str, params: &Value) -> bool {
+        let call = json!({ "id": 1, "jsonrpc": "2.0", "method": method, "params": params });
+        self.0.try_send(call.to_string()).is_ok()
+    }
+}

@@ -1,0 +1,229 @@
+//! Players that report titles without a control script: librespot and shairport-sync.
+//!
+//! Each station with such a player has a task that reads the player's FIFO and reports like a
+//! control script. The audio backend starts the player and restarts it; the player never waits for
+//! this task.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aulos_config::{SourceConfig, TitleFifo, TitleFormat};
+use aulos_io::feed::make_fifo;
+use aulos_proto::http::icy;
+use aulos_proto::titles::{
+    AirplayMetadataParser, LibrespotLogParser, PlaybackEvent, TrackMetadata,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::backend::SourceState;
+use crate::control::state::Control;
+
+/// Delay before a FIFO that cannot be read is opened again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval at which the player is checked: the FIFO stays open when it ends.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes per read: the usual size of a FIFO.
+const READ_SIZE: usize = 64 << 10;
+
+impl Control {
+    /// The title FIFOs to read, each with its stream. A control script has precedence.
+    #[must_use]
+    pub fn title_sources(&self) -> Vec<(String, TitleFifo)> {
+        let inner = self.lock();
+        let stations = inner.slots().map(|(_, slot)| &slot.station);
+        let mut title_sources = Vec::new();
+        for station in stations.filter(|station| station.plugin.is_none()) {
+            for source in &station.sources {
+                if let SourceConfig::Process { titles: Some(titles), .. } = &source.config {
+                    title_sources.push((station.name.clone(), titles.clone()));
+                }
+            }
+        }
+        title_sources
+    }
+
+    /// Whether the player that writes into a FIFO has ended or cannot be started.
+    fn has_lost_player(&self, stream: &str, fifo: &Path) -> bool {
+        let inner = self.lock();
+        let Some((number, slot)) = inner.slot(stream) else { return false };
+        let writes = |config: &SourceConfig| {
+            let SourceConfig::Process { titles: Some(titles), .. } = config else { return false };
+            titles.fifo == fifo
+        };
+        let at = slot.station.sources.iter().position(|source| writes(&source.config));
+        let sources = self.backend.status(number).sources;
+        at.is_some_and(|at| matches!(sources.get(at), Some(SourceState::Failed(_))))
+    }
+}
+
+/// Reads a player's titles until the future is dropped.
+pub async fn run(control: Arc<Control>, stream: String, titles: TitleFifo) {
+    loop {
+        if let Err(error) = read(&control, &stream, &titles).await {
+            let fifo = titles.fifo.display();
+            tracing::warn!(stream, %error, "cannot read titles from {fifo}");
+        }
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+async fn read(control: &Control, stream: &str, titles: &TitleFifo) -> io::Result<()> {
+    let mut fifo = open(&titles.fifo)?;
+    let mut reader = TitleReader::new(titles.kind);
+    let mut playing = PlaybackState::default();
+    let mut block = vec![0; READ_SIZE];
+    let mut checks = interval(CHECK_INTERVAL);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let mut changed = false;
+        let count = tokio::select! {
+            read = fifo.read(&mut block) => read?,
+            _ = checks.tick() => {
+                if playing.is_current() && control.has_lost_player(stream, &titles.fifo) {
+                    changed = playing.update(PlaybackEvent::Stopped);
+                }
+                0
+            }
+        };
+        reader
+            .push(block.get(..count).unwrap_or_default(), |event| changed |= playing.update(event));
+        if changed {
+            control.update_properties(stream, playing.properties());
+        }
+    }
+}
+
+/// Opens the FIFO for writing too, so that it never reports end of file when the player exits.
+fn open(path: &Path) -> io::Result<pipe::Receiver> {
+    make_fifo(path).map_err(|error| io::Error::other(error.to_string()))?;
+    pipe::OpenOptions::new().read_write(true).open_receiver(path)
+}
+
+enum TitleReader {
+    Librespot(LibrespotLogParser),
+    Airplay(AirplayMetadataParser),
+}
+
+impl TitleReader {
+    fn new(kind: TitleFormat) -> Self {
+        match kind {
+            TitleFormat::Librespot => Self::Librespot(LibrespotLogParser::default()),
+            TitleFormat::Airplay => Self::Airplay(AirplayMetadataParser::default()),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8], emit: impl FnMut(PlaybackEvent)) {
+        match self {
+            Self::Librespot(reader) => reader.push(bytes, emit),
+            Self::Airplay(reader) => reader.push(bytes, emit),
+        }
+    }
+}
+
+/// What is known of the current title.
+#[derive(Debug, Default)]
+struct PlaybackState {
+    status: &'static str,
+    title: TrackMetadata,
+    /// Seconds.
+    position: Option<f64>,
+    /// Base64, with the extension of its format.
+    picture: Option<(String, &'static str)>,
+}
+
+impl PlaybackState {
+    /// Whether a player has reported something since it stopped.
+    fn is_current(&self) -> bool {
+        self.status != "stopped"
+            && (!self.status.is_empty() || self.title != TrackMetadata::default())
+    }
+
+    /// Takes over an event; returns whether something changed.
+    fn update(&mut self, event: PlaybackEvent) -> bool {
+        match event {
+            PlaybackEvent::Title(title) => (self.title, self.position) = (title, None),
+            PlaybackEvent::Picture(picture) => {
+                let end = if picture.starts_with(b"\x89PNG") { "png" } else { "jpg" };
+                self.picture = (!picture.is_empty()).then(|| (STANDARD.encode(picture), end));
+            }
+            PlaybackEvent::Position(position, duration) => {
+                self.position = Some(seconds(position));
+                self.title.duration = Some(duration);
+            }
+            PlaybackEvent::Playing => self.status = "playing",
+            PlaybackEvent::Paused => self.status = "paused",
+            PlaybackEvent::Stopped => {
+                *self = Self { status: "stopped", ..Self::default() };
+            }
+        }
+        true
+    }
+
+    /// The properties in a control script's format.
+    fn properties(&self) -> Map<String, Value> {
+        let mut metadata = metadata(&self.title);
+        if let Some((data, end)) = &self.picture {
+            metadata.insert("artData".to_owned(), json!({ "data": data, "extension": end }));
+        }
+        let mut properties = Map::new();
+        if !self.status.is_empty() {
+            properties.insert("playbackStatus".to_owned(), json!(self.status));
+        }
+        if let Some(position) = self.position {
+            properties.insert("position".to_owned(), json!(position));
+        }
+        properties.insert("metadata".to_owned(), Value::Object(metadata));
+        properties
+    }
+}
+
+/// A title in one line, from the properties of a stream.
+pub(crate) fn title_line(properties: &Map<String, Value>) -> String {
+    let (title, artist) = title_and_artist(properties);
+    icy::stream_title(&TrackMetadata { artist, title, ..TrackMetadata::default() })
+}
+
+/// Title and performers, from the properties of a stream.
+pub(crate) fn title_and_artist(
+    properties: &Map<String, Value>,
+) -> (Option<String>, Option<String>) {
+    let metadata = properties.get("metadata");
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let field = |key: &str| metadata.and_then(|metadata| metadata.get(key));
+    let artist = match field("artist") {
+        Some(Value::Array(all)) => {
+            let all: Vec<_> = all.iter().filter_map(Value::as_str).collect();
+            (!all.is_empty()).then(|| all.join(", "))
+        }
+        other => other.and_then(text),
+    };
+    (field("title").and_then(text), artist)
+}
+
+/// A title in a control script's format.
+pub(crate) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
+    let TrackMetadata { title, artist, album, genre, composer, duration, url } = title;
+    let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
+    let pairs = [
+        ("title", title.as_ref().map(|text| json!(text))),
+        ("artist", one(artist)),
+        ("album", album.as_ref().map(|text| json!(text))),
+        ("genre", one(genre)),
+        ("composer", one(composer)),
+        ("duration", duration.map(|duration| json!(seconds(duration)))),
+        ("url", url.as_ref().map(|text| json!(text))),
+    ];
+    let known = |(key, value): (&str, Option<Value>)| Some((key.to_owned(), value?));
+    pairs.into_iter().filter_map(known).collect()
+}
+
+fn seconds(span: aulos_core::Span) -> f64 {
+    span.as_millis() as f64 / 1e3
+}

@@ -1,0 +1,352 @@
+//! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
+
+use std::collections::HashMap;
+
+use aulos_config::Station;
+use aulos_engine::encode::Mp3FrameShape;
+use aulos_io::mp3;
+use aulos_proto::uri::Uri;
+use aulos_session::nats::LeaseState;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use crate::backend::{
+    ClientHealth, ClientSync, PassStatus, SourceState, StationState, StationStatus,
+};
+use crate::clients::registry::{ClientJson, Group, GroupJson, Registry, to_json_text};
+use crate::control::state::HostInfo;
+use crate::recordings;
+use crate::stations::level_json::{
+    levels, loudness, normalizer_json, round_to_hundredths, whole_seconds,
+};
+use crate::stations::slot::StationSlot;
+use crate::stations::{djs, fallback, pushes, radio, rtp};
+
+/// Controllers check this before they use newer methods; our own version is in `name`.
+const SNAPSERVER_VERSION: &str = "0.34.0";
+
+/// The whole of `Server.GetStatus`.
+#[derive(Serialize)]
+pub(crate) struct ServerShape<'a> {
+    server: ServerBody<'a>,
+}
+
+#[derive(Serialize)]
+struct ServerBody<'a> {
+    groups: GroupList<'a>,
+    server: Value,
+    streams: Vec<Value>,
+}
+
+/// The result of `Server.GetStatus`.
+pub(crate) fn server<'a>(
+    host: &HostInfo,
+    registry: &'a Registry,
+    streams: Vec<Value>,
+) -> ServerShape<'a> {
+    let server = json!({
+        "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
+        "snapserver": {
+            "controlProtocolVersion": 1,
+            "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
+            "protocolVersion": 1,
+            "version": SNAPSERVER_VERSION,
+        },
+    });
+    ServerShape { server: ServerBody { groups: GroupList(registry), server, streams } }
+}
+
+struct GroupList<'a>(&'a Registry);
+
+impl Serialize for GroupList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.groups().map(|group| GroupJson::new(self.0, group)))
+    }
+}
+
+/// The result of `Aulos.GetStatus`: `head` and the stations.
+pub(crate) fn status(head: Value, stations: Vec<StationJson<'_>>) -> String {
+    #[derive(Serialize)]
+    struct StatusResponse<'a> {
+        #[serde(flatten)]
+        head: Value,
+        stations: Vec<StationJson<'a>>,
+    }
+    to_json_text(&StatusResponse { head, stations })
+}
+
+/// A station as a Snapcast stream. Its URI is the one with which it was added, or that of its first
+/// source. `metadata_slot` provides metadata and controls.
+pub(crate) fn stream(
+    slot: &StationSlot,
+    metadata_slot: Option<&StationSlot>,
+    state: StationState,
+) -> Value {
+    let station = &slot.station;
+    let first = || station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
+    let uri = slot.added.clone().or_else(first);
+    let part = |of: fn(&Uri) -> String| uri.as_ref().map_or_else(String::new, of);
+    let (scheme, path) = (part(|uri| uri.scheme.clone()), part(|uri| uri.path.clone()));
+    let (host, fragment) = (part(Uri::authority), part(|uri| uri.fragment.clone()));
+    let pairs = uri.iter().flat_map(|uri| &uri.query);
+    let mut query: Map<String, Value> =
+        pairs.map(|(key, value)| (key.clone(), json!(value))).collect();
+    query.insert("name".to_owned(), json!(station.name));
+    query.insert("codec".to_owned(), json!(station.codec.to_string()));
+    query.insert("sampleformat".to_owned(), json!(station.spec.to_string()));
+    query.insert("chunk_ms".to_owned(), json!(station.chunk_ms.to_string()));
+    let pairs: Vec<String> = query
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
+        .collect();
+    let made = || format!("{scheme}://{host}{path}?{}", pairs.join("&"));
+    let raw = slot.added.as_ref().map_or_else(made, |uri| uri.raw.clone());
+    json!({
+        "id": station.name,
+        "status": match state {
+            StationState::Stopped => "unknown",
+            StationState::Silent => "idle",
+            StationState::Playing => "playing",
+        },
+        "uri": {
+            "raw": raw,
+            "scheme": scheme,
+            "host": host,
+            "path": path,
+            "fragment": fragment,
+            "query": query,
+        },
+        "properties": metadata_slot.unwrap_or(slot).properties,
+    })
+}
+
+/// A station in `Aulos.GetStatus`.
+#[derive(Serialize)]
+pub(crate) struct StationJson<'a> {
+    #[serde(flatten)]
+    head: Value,
+    clients: ClientList<'a>,
+}
+
+/// The clients of some groups, each with its group.
+pub(crate) struct ClientList<'a> {
+    registry: &'a Registry,
+    groups: Vec<&'a Group>,
+}
+
+#[derive(Serialize)]
+struct ClientEntry<'a> {
+    #[serde(flatten)]
+    client: ClientJson<'a>,
+    group: &'a str,
+    group_muted: bool,
+    group_name: &'a str,
+    health: Option<HealthJson>,
+}
+
+/// A connected client's health, about two seconds old.
+#[derive(Serialize)]
+struct HealthJson {
+    ahead_ms: Option<i64>,
+    round_trip_ms: f64,
+    jitter_ms: f64,
+    unsent_bytes: u64,
+    retransmitted: u64,
+    skipped_chunks: u64,
+    skipped_s_ago: Option<u64>,
+    sync: Option<SyncJson>,
+}
+
+/// What a player reports of itself.
+#[derive(Serialize)]
+struct SyncJson {
+    error_us: Option<i64>,
+    clock_error_us: Option<i64>,
+    drift_ppm: f64,
+    device_delay_ms: Option<f64>,
+    cuts: u64,
+    underruns: u64,
+    device_underruns: u64,
+    lost: u64,
+}
+
+impl From<ClientSync> for SyncJson {
+    fn from(sync: ClientSync) -> Self {
+        // At most 100 seconds.
+        #[allow(clippy::cast_precision_loss, reason = "see above")]
+        let ms = |us: i64| round_to_hundredths(us as f64 / 1_000.0);
+        Self {
+            error_us: sync.error_us,
+            clock_error_us: sync.clock_error_us,
+            drift_ppm: round_to_hundredths(f64::from(sync.drift_ppb) / 1_000.0),
+            device_delay_ms: sync.device_delay_us.map(ms),
+            cuts: sync.cuts,
+            underruns: sync.underruns,
+            device_underruns: sync.device_underruns,
+            lost: sync.lost,
+        }
+    }
+}
+
+impl From<ClientHealth> for HealthJson {
+    fn from(health: ClientHealth) -> Self {
+        // Microseconds of minutes are far below 2^53.
+        #[allow(clippy::cast_precision_loss, reason = "see above")]
+        let ms = |us: u64| round_to_hundredths(us as f64 / 1_000.0);
+        Self {
+            ahead_ms: health.ahead_ms,
+            round_trip_ms: ms(health.round_trip_us),
+            jitter_ms: ms(health.jitter_us),
+            unsent_bytes: health.unsent_bytes,
+            retransmitted: health.retransmitted,
+            skipped_chunks: health.skipped_chunks,
+            skipped_s_ago: health.skipped_s_ago,
+            sync: health.sync.map(SyncJson::from),
+        }
+    }
+}
+
+impl<'a> ClientList<'a> {
+    pub(crate) const fn new(registry: &'a Registry, groups: Vec<&'a Group>) -> Self {
+        Self { registry, groups }
+    }
+}
+
+impl Serialize for ClientList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let registry = self.registry;
+        serializer.collect_seq(self.groups.iter().flat_map(|group| {
+            registry.members_json(&group.id).map(|(client, json)| ClientEntry {
+                client: json,
+                group: &group.id,
+                group_muted: group.muted,
+                group_name: &group.name,
+                health: client.health.map(HealthJson::from),
+            })
+        }))
+    }
+}
+
+/// The groups of each station.
+pub(crate) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group>> {
+    let mut all: HashMap<&str, Vec<&Group>> = HashMap::new();
+    for group in registry.groups() {
+        all.entry(&group.station).or_default().push(group);
+    }
+    all
+}
+
+const fn source_state_name(state: &SourceState) -> &'static str {
+    match state {
+        SourceState::Waiting => "waiting",
+        SourceState::Ready => "ready",
+        SourceState::Silent => "silent",
+        SourceState::Failed(_) => "failed",
+    }
+}
+
+/// A station in `Aulos.GetStatus`.
+pub(crate) fn station<'a>(
+    slot: &StationSlot,
+    metadata_slot: Option<&StationSlot>,
+    status: &StationStatus,
+    listeners: usize,
+    announcements: Value,
+    clients: ClientList<'a>,
+) -> StationJson<'a> {
+    let station = &slot.station;
+    let sources = station.sources.iter().enumerate().map(|(index, source)| {
+        let state = status.sources.get(index).cloned().unwrap_or_default();
+        json!({
+            "name": source.name,
+            "uri": source.uri,
+            "state": source_state_name(&state),
+            "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+            "retry_in_s": status.retries.get(index).copied().flatten().map(whole_seconds),
+            "health": status
+                .source_conditions
+                .get(index)
+                .map(|condition| fallback::condition(condition, &state)),
+            "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
+            "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
+            "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),
+            "rtp": status.rtp_inputs.get(index).and_then(Option::as_ref).map(rtp::source_json),
+            "pass": status.passes.get(index).and_then(Option::as_ref).map(pass_json),
+        })
+    });
+    let push_states = station.pushes.iter().zip(&status.pushes);
+    let pushes: Vec<_> =
+        push_states.map(|(push, state)| pushes::status_json(push, state)).collect();
+    let sent = station.rtp.iter().zip(&status.rtp_outputs);
+    let sent: Vec<_> = sent.map(|(config, sent)| rtp::output_json(config, sent)).collect();
+    let head = json!({
+        "name": station.name,
+        "state": match status.state {
+            StationState::Stopped => "stopped",
+            StationState::Silent => "silent",
+            StationState::Playing => "playing",
+        },
+        "active": status.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
+        "sources": sources.collect::<Vec<_>>(),
+        "switch": fallback::on_air(station, &status.on_air),
+        "latency_ms": fallback::latency(status.latency),
+        "levels_dbfs": levels(&status.levels),
+        "loudness": loudness(&status.loudness),
+        "normalize": station.sound.normalize_json(),
+        "normalizer": normalizer_json(status.normalizer.as_ref(), station.spec.rate),
+        "equalizer": station.sound.equalizer_json(),
+        "codec": station.codec.codec().name(),
+        "encoder": station.codec.to_string(),
+        "mp3": mp3_json(station),
+        "spec": station.spec.to_string(),
+        "chunk_ms": station.chunk_ms,
+        "buffer_ms": station.buffer_ms,
+        "listeners": listeners,
+        "pushes": pushes,
+        "rtp": sent,
+        "publication": status.publication.as_ref().map(publication_json),
+        "recorders": recordings::station_json(station, &status.recorders),
+        "added": slot.added.is_some(),
+        "playing": metadata_slot.unwrap_or(slot).properties.get("metadata"),
+        "announcements": announcements,
+    });
+    StationJson { head, clients }
+}
+
+/// The MP3 stream of a station; `None` where its spec is none of MP3.
+fn mp3_json(station: &Station) -> Option<Value> {
+    let shape = Mp3FrameShape::new(station.spec, station.mp3).ok()?;
+    Some(json!({ "kbps": shape.kbps, "encoder": mp3::encoder_name(station.mp3) }))
+}
+
+/// Which part this server has in the publication of a station.
+fn publication_json(state: &LeaseState) -> Value {
+    let (epoch, holder) = match state {
+        LeaseState::Waiting => (None, None),
+        LeaseState::Holder { epoch }
+        | LeaseState::Unconfirmed { epoch }
+        | LeaseState::Unleased { epoch } => (Some(epoch), None),
+        LeaseState::Standby { holder } => (None, Some(holder)),
+    };
+    json!({ "part": publication_part(state), "epoch": epoch, "holder": holder })
+}
+
+/// The name of the part in the API and in events.
+pub(crate) const fn publication_part(state: &LeaseState) -> &'static str {
+    match state {
+        LeaseState::Waiting => "waiting",
+        LeaseState::Holder { .. } => "sending",
+        LeaseState::Unconfirmed { .. } => "unconfirmed",
+        LeaseState::Standby { .. } => "standby",
+        LeaseState::Unleased { .. } => "unleased",
+    }
+}
+
+/// Whether the chunks of a source are passed.
+fn pass_json(status: &PassStatus) -> Value {
+    let reason = match status {
+        PassStatus::Passed => None,
+        PassStatus::Encoded(reason) => Some(reason),
+    };
+    json!({ "passed": reason.is_none(), "reason": reason })
+}
