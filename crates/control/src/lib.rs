@@ -12,6 +12,7 @@ pub mod backend;
 mod clients;
 pub mod cluster;
 mod control;
+mod effects;
 mod events;
 mod history;
 pub mod hooks;

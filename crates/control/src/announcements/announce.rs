@@ -121,20 +121,20 @@ fn announced_target(
     let found = match key {
         "station" => return Ok((AnnouncementTarget::Station, name.to_owned())),
         "group" => {
-            registry.group(name).map(|group| (AnnouncementTarget::Group(name.into()), group))
+            registry.table.group(name).map(|group| (AnnouncementTarget::Group(name.into()), group))
         }
         _ => {
-            let client = registry.client(name);
+            let client = registry.table.client(name);
             client.map(|(group, _)| (AnnouncementTarget::Client(name.into()), group))
         }
     };
     if let Some((target, group)) = found {
         return Ok((target, group.station.clone()));
     }
-    let groups = registry.groups().map(|group| group.id.as_str());
+    let groups = registry.table.groups().map(|group| group.id.as_str());
     Err(match key {
         "group" => unknown_name("`group`: ", (key, "groups"), name, groups),
-        _ => unknown_name("`client`: ", (key, "clients"), name, registry.ids()),
+        _ => unknown_name("`client`: ", (key, "clients"), name, registry.table.ids()),
     })
 }
 
@@ -147,11 +147,11 @@ pub(crate) fn sessions(
 ) -> Option<Vec<(SessionId, ChannelMap)>> {
     let (group, only) = match target {
         AnnouncementTarget::Station => return None,
-        AnnouncementTarget::Group(id) => (registry.group(id)?, None),
-        AnnouncementTarget::Client(id) => (registry.client(id)?.0, Some(id)),
+        AnnouncementTarget::Group(id) => (registry.table.group(id)?, None),
+        AnnouncementTarget::Client(id) => (registry.table.client(id)?.0, Some(id)),
     };
-    registry.station(&group.station).filter(|(own, _)| *own == number)?;
-    let members = registry.members(&group.id);
+    registry.stations.find(&group.station).filter(|(own, _)| *own == number)?;
+    let members = registry.table.members(&group.id);
     let named = members.filter(|client| only.is_none_or(|only| client.id == *only));
     Some(named.flat_map(|client| client.sessions().map(|one| (one, client.map))).collect())
 }
@@ -205,11 +205,11 @@ impl Control {
 fn connected_clients(registry: &Registry, entry: &AnnouncementEntry) -> Value {
     let AnnouncementEntry { station, number, target, .. } = entry;
     if *target == AnnouncementTarget::Station {
-        return registry.clients_of_station(station).collect();
+        return registry.table.clients_of_station(station).collect();
     }
     let sessions = sessions(registry, *number, target).into_iter().flatten();
     let mut ids: Vec<&str> = sessions
-        .filter_map(|(session, _)| registry.client_of_session(session))
+        .filter_map(|(session, _)| registry.table.with_session(session))
         .map(|client| client.id.as_str())
         .collect();
     // A client may have several sessions.

@@ -33,7 +33,8 @@ impl Control {
         from: IpAddr,
         hello: &Hello,
     ) -> Result<(), KickReason> {
-        if inner.registry.is_known(hello) || inner.new_clients.take(from, SystemClock::now()) {
+        if inner.registry.table.is_known(hello) || inner.new_clients.take(from, SystemClock::now())
+        {
             return Ok(());
         }
         count(&self.counters.clients_refused_new);

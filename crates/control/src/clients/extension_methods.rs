@@ -20,13 +20,13 @@ pub(crate) fn set_volume(context: &mut CallContext<'_>, params: &Params<'_>) -> 
     let registry = &mut context.inner.registry;
     if let Some(id) = params.optional_text("group")? {
         let effects = registry.change_group_volume(id, change)?;
-        let percent = registry.group_volume(id);
+        let percent = registry.table.group_volume(id);
         context.push_effects(effects);
         return Ok(json!({ "percent": percent }));
     }
     let id = params.text("client")?;
     let effects = registry.change_volume(id, change)?;
-    let percent = registry.client(id).map(|(_, client)| client.volume);
+    let percent = registry.table.client(id).map(|(_, client)| client.volume);
     context.push_effects(effects);
     Ok(json!({ "percent": percent }))
 }
@@ -35,7 +35,7 @@ pub(crate) fn set_volume(context: &mut CallContext<'_>, params: &Params<'_>) -> 
 pub(crate) fn set_cap(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let id = params.text("client")?;
     let effects = context.inner.registry.set_cap(id, params.integer("percent")?)?;
-    let cap = context.inner.registry.client(id).map(|(_, client)| client.cap);
+    let cap = context.inner.registry.table.client(id).map(|(_, client)| client.cap);
     context.push_effects(effects);
     Ok(json!({ "cap": cap }))
 }
@@ -68,7 +68,7 @@ pub(crate) fn get_servers(context: &mut CallContext<'_>, _: &Params<'_>) -> Meth
 /// exceed the limit of an answer.
 pub(crate) fn get_presets(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let Some(name) = params.optional_text("name")? else { return Ok(presets(context)) };
-    let mut presets = context.inner.registry.presets().iter();
+    let mut presets = context.inner.registry.presets.list.iter();
     let preset = presets.find(|preset| preset.name == name).ok_or(NotFound::Preset)?;
     let contents = PresetJson { groups: Some(preset.groups()), ..PresetJson::from(&**preset) };
     let text = format!("{{\"presets\":[{}]}}", to_json_text(&contents));
@@ -93,7 +93,7 @@ impl<'a> From<&'a Preset> for PresetJson<'a> {
 }
 
 fn presets(context: &CallContext<'_>) -> Value {
-    let presets = context.inner.registry.presets().iter();
+    let presets = context.inner.registry.presets.list.iter();
     json!({ "presets": presets.map(|preset| PresetJson::from(&**preset)).collect::<Vec<_>>() })
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn apply_preset(context: &mut CallContext<'_>, params: &Params<'_>) -
 
 /// `Aulos.DeletePreset`.
 pub(crate) fn delete_preset(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    context.inner.registry.delete_preset(params.text("name")?)?;
+    context.inner.registry.presets.delete(params.text("name")?)?;
     context.request_save();
     Ok(presets(context))
 }

@@ -43,7 +43,7 @@ impl GreetingSync {
         let Some(newcomers) = registry.newcomer_greeting() else { return };
         if self.baseline != Some(newcomers) {
             self.baseline = Some(newcomers);
-            let all = registry.ids().chain(self.sent.keys().map(String::as_str));
+            let all = registry.table.ids().chain(self.sent.keys().map(String::as_str));
             self.stale.extend(all.map(str::to_owned));
         }
         let sent = &mut self.sent;
@@ -142,7 +142,7 @@ mod tests {
             loop {
                 *audio.room.lock().unwrap() = 3;
                 {
-                    let changed = registry.take_changed();
+                    let changed = registry.table.take_changed();
                     greetings.refresh(registry, changed, true, &audio);
                 }
                 let known = audio.known.lock().unwrap().len();
@@ -175,7 +175,7 @@ mod tests {
         let (audio, mut greetings) = (MockBackend::default(), GreetingSync::default());
         let mut refresh = |open, room| {
             *audio.room.lock().unwrap() = room;
-            let changed = registry.take_changed();
+            let changed = registry.table.take_changed();
             greetings.refresh(&registry, changed, open, &audio);
             audio.newcomers.lock().unwrap().is_some()
         };

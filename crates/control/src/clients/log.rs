@@ -12,7 +12,7 @@ impl Control {
     /// Logs a client that disconnects; before the registry forgets its session.
     pub(crate) fn log_departure(&self, inner: &ControlState, event: &AudioEvent) {
         let AudioEvent::Left { session } = event else { return };
-        let client = inner.registry.client_of_session(*session);
+        let client = inner.registry.table.with_session(*session);
         if let Some(client) = client.filter(|_| self.log_limit.admits()) {
             tracing::info!(target: CLIENT, id = ?client.id, name = ?name(client), "disconnected");
             self.add_client_event(inner, client, "disconnected".to_owned());
@@ -35,7 +35,7 @@ impl Control {
             return self.log_refused_client(peer, cause);
         }
         self.refused_clients.forget(peer);
-        let client = inner.registry.client_of_session(session);
+        let client = inner.registry.table.with_session(session);
         if let Some(client) = client.filter(|_| self.log_limit.admits()) {
             let (id, name) = (&client.id, name(client));
             tracing::info!(target: CLIENT, ?id, ?name, address = %peer, "connected");
@@ -85,7 +85,7 @@ impl Control {
             target: CLIENT, ?id, %first, %second,
             "two machines have the same client id; both play, and the newer one decides on settings"
         );
-        let station = inner.registry.client(id).map(|(group, _)| group.station.clone());
+        let station = inner.registry.table.client(id).map(|(group, _)| group.station.clone());
         self.add_event(NewEvent {
             kind: EventKind::Client,
             severity: EventSeverity::Warning,
@@ -96,7 +96,7 @@ impl Control {
     }
 
     fn add_client_event(&self, inner: &ControlState, client: &Client, text: String) {
-        let found = inner.registry.client(&client.id);
+        let found = inner.registry.table.client(&client.id);
         self.add_event(NewEvent {
             kind: EventKind::Client,
             severity: EventSeverity::Info,

@@ -114,7 +114,7 @@ impl NodeGroup {
             name: group.name.clone(),
             stream_id: group.station.clone(),
             muted: group.muted,
-            clients: registry.members(&group.id).map(NodeClient::new).collect(),
+            clients: registry.table.members(&group.id).map(NodeClient::new).collect(),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Control {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: self.host.name.clone(),
             uptime_s: self.started.elapsed().as_secs(),
-            client_count: registry.connected() as u64,
+            client_count: registry.table.connected() as u64,
             groups_omitted: 0,
             stations: inner
                 .slots()
@@ -150,9 +150,10 @@ impl Control {
             groups: Vec::new(),
         };
         let mut room = MAX_NODE_DOCUMENT.saturating_sub(to_json_text(&document).len());
-        let is_used =
-            |group: &&Group| registry.members(&group.id).any(|client| client.session.is_some());
-        let groups = registry.groups();
+        let is_used = |group: &&Group| {
+            registry.table.members(&group.id).any(|client| client.session.is_some())
+        };
+        let groups = registry.table.groups();
         let in_order = groups.clone().filter(is_used).chain(groups.filter(|one| !is_used(one)));
         for group in in_order {
             // One byte for the comma, and some digits of the number of omitted groups.
@@ -186,7 +187,7 @@ impl Control {
             }
             .to_owned(),
             active: active.map(|source| source.name.clone()),
-            client_count: registry.clients_of_station(&station.name).count() as u64,
+            client_count: registry.table.clients_of_station(&station.name).count() as u64,
             publication: status.publication.as_ref().map(|part| publication_part(part).to_owned()),
         }
     }

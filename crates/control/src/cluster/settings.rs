@@ -2,6 +2,7 @@
 
 use aulos_proto::nats::{SettingsKey, SettingsRecord};
 
+use crate::clients::registry::shared;
 use crate::control::state::{Control, ControlState};
 
 impl Control {
@@ -14,10 +15,10 @@ impl Control {
             let effects = inner.registry.apply_shared(&key, record);
             let own = match &key {
                 SettingsKey::Client(id) => {
-                    inner.registry.client_settings(id).map(SettingsRecord::Client)
+                    shared::client_settings(&inner.registry, id).map(SettingsRecord::Client)
                 }
                 SettingsKey::Group(id) => {
-                    inner.registry.group_settings(id).map(SettingsRecord::Group)
+                    shared::group_settings(&inner.registry, id).map(SettingsRecord::Group)
                 }
             };
             if let Some(own) = own {
@@ -26,7 +27,7 @@ impl Control {
             self.apply_effects(inner, effects, None);
         }
         let ControlState { greetings, registry, settings, .. } = inner;
-        let changed = registry.take_changed();
+        let changed = registry.table.take_changed();
         if let Some(link) = link {
             settings.note(&changed);
             settings.send(registry, &**link);

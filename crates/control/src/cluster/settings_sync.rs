@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use aulos_proto::nats::{SettingsKey, SettingsRecord};
 
-use crate::clients::registry::Registry;
+use crate::clients::registry::{Registry, shared};
 use crate::cluster::{ClusterLink, SettingsChange};
 
 /// What the other nodes have, as far as it concerns clients and groups of this one.
@@ -33,18 +33,18 @@ impl SettingsSync {
             if is_busy {
                 return true;
             }
-            let client = registry.client_settings(id);
+            let client = shared::client_settings(registry, id);
             let Some(client) = client else {
                 known.remove(&SettingsKey::Client(id.clone()));
                 return false;
             };
             let group = client.group.clone();
-            let is_unchanged = registry.is_unchanged_client(&client);
+            let is_unchanged = shared::is_unchanged_client(registry, &client);
             let key = SettingsKey::Client(id.clone());
             let record = SettingsRecord::Client(client);
             is_busy = !send_one(known, link, key, record, is_unchanged);
-            if let Some(settings) = registry.group_settings(&group).filter(|_| !is_busy) {
-                let is_unchanged = registry.is_unchanged_group(&settings);
+            if let Some(settings) = shared::group_settings(registry, &group).filter(|_| !is_busy) {
+                let is_unchanged = shared::is_unchanged_group(registry, &settings);
                 let record = SettingsRecord::Group(settings);
                 is_busy = !send_one(known, link, SettingsKey::Group(group), record, is_unchanged);
             }
@@ -56,8 +56,8 @@ impl SettingsSync {
     pub(crate) fn tidy(&mut self, registry: &Registry) {
         if self.known.len() > 2 * MAX_FORGOTTEN {
             self.known.retain(|key, _| match key {
-                SettingsKey::Client(id) => registry.client(id).is_some(),
-                SettingsKey::Group(id) => registry.group(id).is_some(),
+                SettingsKey::Client(id) => registry.table.client(id).is_some(),
+                SettingsKey::Group(id) => registry.table.group(id).is_some(),
             });
         }
     }

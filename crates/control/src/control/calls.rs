@@ -155,7 +155,7 @@ impl Control {
         for number in removed_stations {
             self.backend.remove_station(number);
         }
-        let cost = method.cost.bytes(inner.registry.client_count())
+        let cost = method.cost.bytes(inner.registry.table.client_count())
             + commands * COST_PER_CLIENT
             + inner.rendered_bytes.wrapping_sub(rendered_before);
         let result =

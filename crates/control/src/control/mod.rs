@@ -36,7 +36,7 @@ use crate::clients::greetings::GreetingSync;
 use crate::clients::outbox::Outbox;
 use crate::clients::registry::store::{SavedState, Snapshot};
 use crate::clients::registry::{
-    Effects, MAX_CLIENTS, Notice, Registry, StationInfo, WallTime, to_json_text,
+    Effects, MAX_CLIENTS, Notice, Registry, StationInfo, WallTime, active_maps, to_json_text,
 };
 use crate::cluster::settings_sync::SettingsSync;
 use crate::control::state::ControlState;
@@ -166,10 +166,10 @@ impl Control {
                 "the saved state has more than {MAX_CLIENTS} clients; the rest is dropped"
             );
         }
-        for name in registry.restore_presets(saved.presets) {
+        for name in registry.presets.restore(saved.presets) {
             tracing::warn!(name, "a saved preset exceeds the limits and is dropped");
         }
-        let changed = registry.take_changed();
+        let changed = registry.table.take_changed();
         settings.note(&changed);
         let open = !self.access.rules().requires_login();
         greetings.refresh(registry, changed, open, &*self.backend);
@@ -220,7 +220,7 @@ impl Control {
         let mut inner = self.lock();
         inner.outbox.flush(&*self.backend);
         self.sync_settings(&mut inner);
-        self.backend.retain_channel_maps(&|| inner.registry.active_maps());
+        self.backend.retain_channel_maps(&|| active_maps(&inner.registry));
         let registry = &inner.registry;
         self.backend.move_announced(&|number, target| announce::sessions(registry, number, target));
         self.backend.reap_ended();
@@ -452,7 +452,7 @@ impl Control {
 
     /// The counters of the status.
     pub(crate) fn all_counters(&self, inner: &ControlState) -> Vec<(&'static str, u64)> {
-        let discarded = inner.registry.discarded();
+        let discarded = inner.registry.discarded;
         let lost = [
             ("clients_evicted", discarded.evicted),
             ("clients_not_remembered", discarded.transient),

@@ -69,7 +69,7 @@ pub(crate) const CLIENTS: &[Method] = &[
         Role::Listen,
         "Return the state of a client",
         |context, params| {
-            let client = context.inner.registry.client(params.text("id")?);
+            let client = context.inner.registry.table.client(params.text("id")?);
             let (_, client) = client.ok_or(NotFound::Client)?;
             Ok(json!({ "client": ClientJson::from(client) }))
         },
@@ -122,7 +122,7 @@ pub(crate) const GROUPS: &[Method] = &[
         "Return the state of a group",
         |context, params| {
             let registry = &context.inner.registry;
-            let group = registry.group(params.text("id")?).ok_or(NotFound::Group)?;
+            let group = registry.table.group(params.text("id")?).ok_or(NotFound::Group)?;
             Ok(json!({ "group": GroupJson::new(registry, group) }))
         },
     )
@@ -244,11 +244,11 @@ fn authenticate(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodRes
 fn set_volume(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let id = params.text("id")?;
     let registry = &mut context.inner.registry;
-    registry.client(id).ok_or(NotFound::Client)?;
+    registry.table.client(id).ok_or(NotFound::Client)?;
     let volume = params.object("volume", "volume.")?;
     let percent = volume.optional_integer("percent")?;
     let effects = registry.set_volume(id, percent, volume.optional_bool("muted")?)?;
-    let (_, client) = registry.client(id).ok_or(NotFound::Client)?;
+    let (_, client) = registry.table.client(id).ok_or(NotFound::Client)?;
     let answer = json!({ "volume": volume_json(client) });
     context.push_effects(effects);
     Ok(answer)
@@ -258,7 +258,8 @@ fn set_latency(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResu
     let id = params.text("id")?;
     let registry = &mut context.inner.registry;
     let effects = registry.set_latency(id, params.integer("latency")?)?;
-    let answer = json!({ "latency": registry.client(id).map(|(_, client)| client.latency_ms) });
+    let answer =
+        json!({ "latency": registry.table.client(id).map(|(_, client)| client.latency_ms) });
     context.push_effects(effects);
     Ok(answer)
 }
@@ -267,7 +268,7 @@ fn set_client_name(context: &mut CallContext<'_>, params: &Params<'_>) -> Method
     let id = params.text("id")?;
     let registry = &mut context.inner.registry;
     let effects = registry.set_client_name(id, params.text("name")?)?;
-    let answer = json!({ "name": registry.client(id).map(|(_, client)| &client.name) });
+    let answer = json!({ "name": registry.table.client(id).map(|(_, client)| &client.name) });
     context.push_effects(effects);
     Ok(answer)
 }
@@ -284,7 +285,7 @@ fn set_stream(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResul
     let id = params.text("id")?;
     let effects = context.inner.registry.set_stream(id, stream)?;
     context.push_effects(effects);
-    let group = context.inner.registry.group(id).ok_or(NotFound::Group)?;
+    let group = context.inner.registry.table.group(id).ok_or(NotFound::Group)?;
     Ok(json!({ "stream_id": group.station }))
 }
 
@@ -300,7 +301,7 @@ fn set_group_name(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodR
     let id = params.text("id")?;
     let registry = &mut context.inner.registry;
     let effects = registry.set_group_name(id, params.text("name")?)?;
-    let answer = json!({ "name": registry.group(id).map(|group| &group.name) });
+    let answer = json!({ "name": registry.table.group(id).map(|group| &group.name) });
     context.push_effects(effects);
     Ok(answer)
 }

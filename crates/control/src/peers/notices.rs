@@ -140,9 +140,9 @@ fn is_known(inner: &ControlState, notice: &Notice) -> bool {
         | Notice::Volume(id)
         | Notice::Latency(id)
         | Notice::ChannelMap(id)
-        | Notice::ClientName(id) => registry.client(id).is_some(),
+        | Notice::ClientName(id) => registry.table.client(id).is_some(),
         Notice::Mute(id) | Notice::Stream(id) | Notice::GroupName(id) => {
-            registry.group(id).is_some()
+            registry.table.group(id).is_some()
         }
         Notice::Server => true,
     }
@@ -151,9 +151,9 @@ fn is_known(inner: &ControlState, notice: &Notice) -> bool {
 /// The method and the parameters of a notice; none for the full status.
 fn render(inner: &ControlState, notice: &Notice) -> Option<(&'static str, Value)> {
     let registry = &inner.registry;
-    let known = |id: &str| registry.client(id).map(|(_, client)| client);
+    let known = |id: &str| registry.table.client(id).map(|(_, client)| client);
     let client = |id: &str| known(id).map(ClientJson::from);
-    let group = |id: &str| registry.group(id);
+    let group = |id: &str| registry.table.group(id);
     Some(match notice {
         Notice::Connected(id) => ("Client.OnConnect", json!({ "id": id, "client": client(id) })),
         Notice::Disconnected(id) => {

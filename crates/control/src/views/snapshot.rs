@@ -202,10 +202,10 @@ fn strict_reasons(station: &Station, status: &StationStatus, reasons: &mut Vec<S
 
 /// The connected clients, each with the name of its group and its station.
 fn connected(inner: &ControlState) -> Vec<(&Client, &str, &str)> {
-    let groups = inner.registry.groups();
+    let groups = inner.registry.table.groups();
     let all = groups.flat_map(|group| {
         let name = if group.name.is_empty() { &group.id } else { &group.name };
-        let members = inner.registry.members(&group.id);
+        let members = inner.registry.table.members(&group.id);
         members.map(|client| (client, name.as_str(), group.station.as_str()))
     });
     all.filter(|(client, ..)| client.session.is_some()).collect()
@@ -214,9 +214,9 @@ fn connected(inner: &ControlState) -> Vec<(&Client, &str, &str)> {
 impl ControlState {
     /// Takes over a report about a client for its station's distribution.
     pub(crate) fn observe_client(&mut self, session: SessionId, health: &ClientHealth) {
-        let client = self.registry.client_of_session(session);
-        let found = client.and_then(|client| self.registry.client(&client.id));
-        let number = found.and_then(|(group, _)| self.registry.station(&group.station));
+        let client = self.registry.table.with_session(session);
+        let found = client.and_then(|client| self.registry.table.client(&client.id));
+        let number = found.and_then(|(group, _)| self.registry.stations.find(&group.station));
         let slot = number.and_then(|(number, _)| self.slots.get_mut(number)?.as_mut());
         if let Some(slot) = slot {
             slot.activity.observe_client(health);

@@ -60,7 +60,7 @@ struct GroupList<'a>(&'a Registry);
 
 impl Serialize for GroupList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.groups().map(|group| GroupJson::new(self.0, group)))
+        serializer.collect_seq(self.0.table.groups().map(|group| GroupJson::new(self.0, group)))
     }
 }
 
@@ -216,7 +216,7 @@ impl Serialize for ClientList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let registry = self.registry;
         serializer.collect_seq(self.groups.iter().flat_map(|group| {
-            registry.members_json(&group.id).map(|(client, json)| ClientEntry {
+            registry.table.members_json(&group.id).map(|(client, json)| ClientEntry {
                 client: json,
                 group: &group.id,
                 group_muted: group.muted,
@@ -230,7 +230,7 @@ impl Serialize for ClientList<'_> {
 /// The groups of each station.
 pub(crate) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group>> {
     let mut all: HashMap<&str, Vec<&Group>> = HashMap::new();
-    for group in registry.groups() {
+    for group in registry.table.groups() {
         all.entry(&group.station).or_default().push(group);
     }
     all

@@ -16,10 +16,9 @@ use std::time::{Duration, Instant};
 use aulos_core::ChannelMap;
 
 use super::Registry;
-use super::client::{Client, Group, client_id};
-use super::retention::{ClientRetention, DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
+use super::client::{Client, Group};
+use super::retention::{ClientRetention, MAX_CLIENTS, MAX_TRANSIENT};
 use super::{Effects, Notice};
-use crate::backend::Hello;
 
 /// A browser is forgotten when it has been away this long: a network that comes back, or a page that
 /// is loaded again, finds its group as it was.
@@ -33,18 +32,6 @@ const MAX_CANDIDATES: usize = 512;
 const BROWSER_SOFTWARE: &str = "aulos web player";
 
 impl Registry {
-    /// Whether the client of this Hello is known.
-    #[must_use]
-    pub fn is_known(&self, hello: &Hello) -> bool {
-        client_id(hello).is_some_and(|id| self.client(&id).is_some())
-    }
-
-    /// What was lost for lack of room.
-    #[must_use]
-    pub const fn discarded(&self) -> DiscardCounts {
-        self.discarded
-    }
-
     /// Finds room for a new client; `None` when as many as can be remembered are connected.
     pub(super) fn make_room(&mut self) -> Option<ClientRetention> {
         if self.table.remembered() < MAX_CLIENTS {
@@ -67,7 +54,10 @@ impl Registry {
     fn newest_unconfigured(&self) -> Option<String> {
         let alone = self.table.single_clients_newest_first();
         let mut absent = alone.filter(|(_, client)| client.session.is_none()).take(MAX_CANDIDATES);
-        let found = absent.find(|(group, client)| self.is_unconfigured(group, client));
+        let default = self.stations.default_name();
+        let found = absent.find(|(group, client)| {
+            group.station == default && self.has_default_settings(group, client)
+        });
         found.map(|(_, client)| client.id.clone())
     }
 
@@ -97,15 +87,10 @@ impl Registry {
         effects
     }
 
-    /// Whether a client that is alone in its group is disconnected and has only default settings.
-    fn is_unconfigured(&self, group: &Group, client: &Client) -> bool {
-        group.station == self.default_station() && self.has_default_settings(group, client)
-    }
-
-    /// As [`Self::is_unconfigured`], whatever station its group plays: a browser chooses that anew
-    /// each time it begins to play.
+    /// Whether a client that is alone in its group is disconnected and has only default settings,
+    /// whatever station its group plays: a browser chooses that anew each time it begins to play.
     fn has_default_settings(&self, group: &Group, client: &Client) -> bool {
-        let fresh = self.newcomer(String::new());
+        let fresh = self.limits.new_client(String::new());
         let volume = client.volume == fresh.volume && !client.muted;
         client.session.is_none()
             && client.name.is_empty()

@@ -1,5 +1,6 @@
 //! Clients and groups.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -220,6 +221,28 @@ pub(super) fn client_id(hello: &Hello) -> Option<String> {
     })
 }
 
+/// The volumes that the configuration allows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VolumeLimits {
+    /// The volume of new clients.
+    pub(super) initial: u8,
+    /// The cap for clients without a cap of their own.
+    pub(super) cap: u8,
+}
+
+impl Default for VolumeLimits {
+    fn default() -> Self {
+        Self { initial: 100, cap: 100 }
+    }
+}
+
+impl VolumeLimits {
+    /// A client that nobody has changed.
+    pub(super) fn new_client(self, id: String) -> Client {
+        Client::new(id, self.initial.min(self.cap))
+    }
+}
+
 /// Generates UUIDs of version 4 (RFC 9562, 5.4) from a seed. They name groups and need not be
 /// unpredictable.
 #[derive(Clone, Debug)]
@@ -264,3 +287,29 @@ pub const MIN_LATENCY_MS: i32 = -10_000;
 pub(super) fn clamp_volume(percent: i64) -> u8 {
     u8::try_from(percent.clamp(0, 100)).unwrap_or(100)
 }
+
+/// An unknown id or name in a controller's call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotFound {
+    /// No such client.
+    Client,
+    /// No such group.
+    Group,
+    /// No such station.
+    Station,
+    /// No such preset.
+    Preset,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "Client not found",
+            Self::Group => "Group not found",
+            Self::Station => "Stream not found",
+            Self::Preset => "Preset not found",
+        })
+    }
+}
+
+impl std::error::Error for NotFound {}

@@ -12,9 +12,10 @@ mod preset_calls;
 mod presets;
 mod retention;
 mod saved_json;
-mod shared;
+pub(crate) mod shared;
 mod shared_table;
 mod snapcast_json;
+mod stations;
 pub mod store;
 mod table;
 #[cfg(test)]
@@ -24,9 +25,10 @@ mod volume;
 pub use capacity::BROWSER_RETENTION;
 pub(crate) use client::clip as clip_text;
 pub use client::{
-    Client, EarlierSession, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime,
+    Client, EarlierSession, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, NotFound, SavedGroup, WallTime,
 };
 pub use client_json::{ClientJson, volume_json};
+pub(crate) use map::active_maps;
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
     PresetGroups,
@@ -34,123 +36,38 @@ pub use presets::{
 pub use retention::{DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
 pub use snapcast_json::GroupJson;
 pub(crate) use snapcast_json::to_json_text;
+pub use stations::StationInfo;
 pub use volume::VolumeChange;
 
+pub use crate::effects::{Effects, Notice, SharedId};
+
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Instant;
 
 use aulos_core::ChannelMap;
 
-use crate::backend::{
-    AudioEvent, Greeting, Hello, KickReason, PlaybackSettings, SessionCommand, SessionId,
-};
-use client::{IdGenerator, clamp_volume, client_id};
-use presets::Presets;
+use crate::backend::{AudioEvent, Greeting, Hello, KickReason, SessionCommand, SessionId};
+use client::{IdGenerator, VolumeLimits, clamp_volume, client_id};
+pub(crate) use presets::Presets;
 use retention::ClientRetention;
 use shared_table::SharedTable;
-use table::ClientTable;
-
-/// What the registry needs of a station.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StationInfo {
-    /// Its name, which is also the id of its Snapcast stream.
-    pub name: String,
-    /// Milliseconds from capture to play-out.
-    pub buffer_ms: u32,
-}
-
-/// The effects of a change; the order inside each list matters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "a change must be notified"]
-pub struct Effects {
-    /// For the audio backend.
-    pub commands: Vec<SessionCommand>,
-    /// For every controller except the one that made the change.
-    pub notices: Vec<Notice>,
-    /// Whether the state has to be saved.
-    pub save: bool,
-    /// An id that has turned out to be shared; reported once while it is.
-    pub shared: Option<SharedId>,
-}
-
-/// A change to report to controllers. The strings are ids of clients and groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// A client has connected.
-    Connected(String),
-    /// A client has disconnected.
-    Disconnected(String),
-    /// A client's volume or mute has changed.
-    Volume(String),
-    /// A client's latency has changed.
-    Latency(String),
-    /// A client's name has changed.
-    ClientName(String),
-    /// A client's channel map has changed.
-    ChannelMap(String),
-    /// A group's mute has changed.
-    Mute(String),
-    /// A group's station has changed.
-    Stream(String),
-    /// A group's name has changed.
-    GroupName(String),
-    /// Groups or the set of clients have changed.
-    Server,
-}
-
-/// An id with which two machines are connected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedId {
-    /// The id.
-    pub id: String,
-    /// The address of the machine that connected first, and of the other one.
-    pub addresses: [String; 2],
-}
-
-/// An unknown id or name in a controller's call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotFound {
-    /// No such client.
-    Client,
-    /// No such group.
-    Group,
-    /// No such station.
-    Station,
-    /// No such preset.
-    Preset,
-}
-
-impl fmt::Display for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Client => "Client not found",
-            Self::Group => "Group not found",
-            Self::Station => "Stream not found",
-            Self::Preset => "Preset not found",
-        })
-    }
-}
-
-impl std::error::Error for NotFound {}
+use stations::StationTable;
+pub(crate) use table::ClientTable;
 
 /// All groups and clients. No group is empty, and every client is in exactly one group.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    /// Indexed by station number; none where a station was removed.
-    stations: Vec<Option<StationInfo>>,
-    /// The numbers of stations by name.
-    numbers: HashMap<String, usize>,
-    table: ClientTable,
-    presets: Presets,
-    discarded: DiscardCounts,
+    pub(crate) stations: StationTable,
+    pub(crate) table: ClientTable,
+    pub(crate) presets: Presets,
+    /// What was lost for lack of room.
+    pub(crate) discarded: DiscardCounts,
     /// Browsers that may be forgotten, with the time since when they are away.
     absent_browsers: HashMap<String, Instant>,
     ids: IdGenerator,
     shared: SharedTable,
-    initial_volume: u8,
-    cap: u8,
+    limits: VolumeLimits,
 }
 
 impl Registry {
@@ -162,16 +79,14 @@ impl Registry {
     pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
         assert!(!stations.is_empty(), "a server without a station has no registry");
         let mut registry = Self {
-            stations: Vec::new(),
-            numbers: HashMap::new(),
+            stations: StationTable::default(),
             table: ClientTable::default(),
             presets: Presets::default(),
             discarded: DiscardCounts::default(),
             absent_browsers: HashMap::new(),
             ids: IdGenerator::new(seed),
             shared: SharedTable::default(),
-            initial_volume: 100,
-            cap: 100,
+            limits: VolumeLimits::default(),
         };
         for (number, info) in stations.into_iter().enumerate() {
             registry.add_station(number, info);
@@ -195,7 +110,7 @@ impl Registry {
                 Effects { shared, ..Effects::default() }
             }
             AudioEvent::ClientInfo { session, volume, muted } => {
-                let cap = self.cap;
+                let cap = self.limits.cap;
                 // Of several clients with one id, the newest one decides.
                 let newest = self.table.with_session(session);
                 let newest = newest.filter(|client| client.session == Some(session));
@@ -229,8 +144,8 @@ impl Registry {
         percent: Option<i64>,
         muted: Option<bool>,
     ) -> Result<Effects, NotFound> {
-        let cap = self.cap;
-        let client = self.client_mut(id)?;
+        let cap = self.limits.cap;
+        let client = self.table.client_mut(id).ok_or(NotFound::Client)?;
         client.volume = percent.map_or(client.volume, clamp_volume).min(client.cap).min(cap);
         client.muted = muted.unwrap_or(client.muted);
         client.volume_by_client = false;
@@ -242,10 +157,11 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Client`].
     pub fn set_latency(&mut self, id: &str, latency_ms: i64) -> Result<Effects, NotFound> {
-        let (group, _) = self.client(id).ok_or(NotFound::Client)?;
-        let buffer = self.station(&group.station).map_or(0, |(_, info)| info.buffer_ms);
+        let (group, _) = self.table.client(id).ok_or(NotFound::Client)?;
+        let buffer = self.stations.find(&group.station).map_or(0, |(_, info)| info.buffer_ms);
         let latency = latency_ms.clamp(i64::from(MIN_LATENCY_MS), i64::from(buffer));
-        self.client_mut(id)?.latency_ms = i32::try_from(latency).unwrap_or(0);
+        self.table.client_mut(id).ok_or(NotFound::Client)?.latency_ms =
+            i32::try_from(latency).unwrap_or(0);
         Ok(self.push(id, Notice::Latency(id.to_owned())))
     }
 
@@ -254,7 +170,7 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Client`].
     pub fn set_client_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
-        self.client_mut(id)?.name = client::clip(name);
+        self.table.client_mut(id).ok_or(NotFound::Client)?.name = client::clip(name);
         Ok(Effects { save: true, ..Effects::notice(Notice::ClientName(id.to_owned())) })
     }
 
@@ -278,7 +194,7 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Group`].
     pub fn set_mute(&mut self, id: &str, muted: bool) -> Result<Effects, NotFound> {
-        self.group_mut(id)?.muted = muted;
+        self.table.group_mut(id).ok_or(NotFound::Group)?.muted = muted;
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Mute(id.to_owned())) };
         self.push_group(id, false, &mut effects);
         Ok(effects)
@@ -289,15 +205,15 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Group`], [`NotFound::Station`].
     pub fn set_stream(&mut self, id: &str, station: &str) -> Result<Effects, NotFound> {
-        self.group(id).ok_or(NotFound::Group)?;
-        let station = match self.station(station) {
+        self.table.group(id).ok_or(NotFound::Group)?;
+        let station = match self.stations.find(station) {
             Some(_) => station.to_owned(),
             // Music Assistant moves groups back to `default`, whatever the default station is
             // called.
-            None if station == "default" => self.default_station().to_owned(),
+            None if station == "default" => self.stations.default_name().to_owned(),
             None => return Err(NotFound::Station),
         };
-        self.group_mut(id)?.station = station;
+        self.table.group_mut(id).ok_or(NotFound::Group)?.station = station;
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Stream(id.to_owned())) };
         self.push_group(id, true, &mut effects);
         Ok(effects)
@@ -308,7 +224,7 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Group`].
     pub fn set_group_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
-        self.group_mut(id)?.name = client::clip(name);
+        self.table.group_mut(id).ok_or(NotFound::Group)?.name = client::clip(name);
         Ok(Effects { save: true, ..Effects::notice(Notice::GroupName(id.to_owned())) })
     }
 
@@ -319,13 +235,13 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Group`].
     pub fn set_clients(&mut self, id: &str, wanted: &[String]) -> Result<Effects, NotFound> {
-        let station = self.group(id).ok_or(NotFound::Group)?.station.clone();
+        let station = self.table.group(id).ok_or(NotFound::Group)?.station.clone();
         let chosen: HashSet<&str> = wanted.iter().map(String::as_str).collect();
-        let leave = self.members(id).filter(|client| !chosen.contains(client.id.as_str()));
+        let leave = self.table.members(id).filter(|client| !chosen.contains(client.id.as_str()));
         let leave: Vec<String> = leave.map(|client| client.id.clone()).collect();
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
         for name in wanted {
-            let from = self.client(name).map(|(from, _)| from).filter(|from| from.id != id);
+            let from = self.table.client(name).map(|(from, _)| from).filter(|from| from.id != id);
             let Some(from) = from else { continue };
             let moved = from.station != station;
             self.table.move_client(name, id);
@@ -339,87 +255,19 @@ impl Registry {
         Ok(effects)
     }
 
-    /// A client and its group.
-    #[must_use]
-    pub fn client(&self, id: &str) -> Option<(&Group, &Client)> {
-        self.table.client(id)
-    }
-
-    /// The client that has this session.
-    pub(crate) fn client_of_session(&self, session: SessionId) -> Option<&Client> {
-        self.table.with_session(session)
-    }
-
-    /// Number of known clients, connected or not.
-    pub(crate) fn client_count(&self) -> usize {
-        self.table.remembered() + self.table.transient()
-    }
-
-    /// Number of connected clients.
-    pub(crate) fn connected(&self) -> usize {
-        self.table.connected()
-    }
-
-    /// A group.
-    #[must_use]
-    pub fn group(&self, id: &str) -> Option<&Group> {
-        self.table.group(id)
-    }
-
-    /// Every group, in order of creation. None is empty.
-    pub fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
-        self.table.groups()
-    }
-
-    /// The clients of a group, in the order in which they joined; none for an unknown group.
-    pub fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
-        self.table.members(group)
-    }
-
-    /// The clients of a group in the form in which controllers get them.
-    pub(crate) fn members_json(
-        &self,
-        group: &str,
-    ) -> impl Iterator<Item = (&Client, ClientJson<'_>)> {
-        let members = self.table.members_with_texts(group);
-        members.map(|(client, texts)| (client, ClientJson::with_texts(client, texts)))
-    }
-
-    /// The ids of the connected clients that play a station.
-    pub fn clients_of_station(&self, station: &str) -> impl Iterator<Item = &str> {
-        let groups = self.groups().filter(move |group| group.station == station);
-        let clients = groups.flat_map(move |group| self.members(&group.id));
-        clients.filter(|client| client.session.is_some()).map(|client| &client.id[..])
-    }
-
-    /// The station of this name, with its number.
-    #[must_use]
-    pub fn station(&self, name: &str) -> Option<(usize, &StationInfo)> {
-        let number = *self.numbers.get(name)?;
-        Some((number, self.stations.get(number)?.as_ref()?))
-    }
-
     /// Adds a station under the number that the audio backend gave it.
     pub fn add_station(&mut self, number: usize, info: StationInfo) {
-        if self.stations.len() <= number {
-            self.stations.resize(number + 1, None);
-        }
-        let name = info.name.clone();
-        if let Some(old) = self.stations[number].replace(info) {
-            self.numbers.remove(&old.name);
-        }
-        self.numbers.insert(name, number);
+        self.stations.add(number, info);
     }
 
     /// Announces that a station is about to be replaced under the same name: its clients get the
     /// new buffer length.
     pub fn change_station(&mut self, number: usize, info: StationInfo) -> Effects {
         let mut effects = Effects { save: true, ..Effects::default() };
-        let ids = self.groups_of(&info.name);
-        let buffer = |info: &StationInfo| info.buffer_ms;
-        let before = self.stations.get(number).and_then(Option::as_ref).map(buffer);
-        let same = before == Some(info.buffer_ms);
-        self.add_station(number, info);
+        let ids = self.table.groups_of(&info.name);
+        let buffer_ms = info.buffer_ms;
+        let before = self.stations.add(number, info);
+        let same = before.is_some_and(|before| before.buffer_ms == buffer_ms);
         for id in ids.iter().filter(|_| !same) {
             self.table.mark_changed(id);
             self.push_group(id, false, &mut effects);
@@ -429,13 +277,10 @@ impl Registry {
 
     /// Announces that a station is about to be removed: its groups move to the default one.
     pub fn remove_station(&mut self, number: usize) -> Effects {
-        let Some(info) = self.stations.get_mut(number).and_then(Option::take) else {
-            return Effects::default();
-        };
-        self.numbers.remove(&info.name);
+        let Some(info) = self.stations.remove(number) else { return Effects::default() };
         let mut effects = Effects { save: true, ..Effects::default() };
-        let default = self.default_station().to_owned();
-        for id in self.groups_of(&info.name) {
+        let default = self.stations.default_name().to_owned();
+        for id in self.table.groups_of(&info.name) {
             if let Some(group) = self.table.group_mut(&id) {
                 group.station.clone_from(&default);
             }
@@ -451,15 +296,15 @@ impl Registry {
     pub fn restore(&mut self, groups: Vec<SavedGroup>) -> usize {
         let mut dropped = 0;
         for SavedGroup { mut group, clients } in groups {
-            if self.station(&group.station).is_none() {
-                group.station = self.default_station().to_owned();
+            if self.stations.find(&group.station).is_none() {
+                group.station = self.stations.default_name().to_owned();
             }
-            if group.id.is_empty() || self.group(&group.id).is_some() {
+            if group.id.is_empty() || self.table.group(&group.id).is_some() {
                 group.id = self.new_id();
             }
             let (id, mut group) = (group.id.clone(), Some(group));
             for client in clients {
-                if self.client(&client.id).is_some() {
+                if self.table.client(&client.id).is_some() {
                     continue;
                 }
                 if self.table.remembered() >= MAX_CLIENTS {
@@ -479,38 +324,23 @@ impl Registry {
     /// The greeting for unknown clients.
     #[must_use]
     pub fn newcomer_greeting(&self) -> Option<Greeting> {
-        let client = self.newcomer(String::new());
-        let group = Group { station: self.default_station().to_owned(), ..Group::default() };
-        self.greeting(&group, &client)
+        let client = self.limits.new_client(String::new());
+        let group = Group { station: self.stations.default_name().to_owned(), ..Group::default() };
+        self.stations.greeting(&group, &client)
     }
 
     /// The greeting for a known client.
     #[must_use]
     pub fn greeting_of(&self, client: &str) -> Option<Greeting> {
-        let Some((group, client)) = self.client(client) else {
+        let Some((group, client)) = self.table.client(client) else {
             let (group, client) = self.expected(client)?;
-            return self.greeting(&group, &client);
+            return self.stations.greeting(&group, &client);
         };
-        let mut greeting = self.greeting(group, client)?;
+        let mut greeting = self.stations.greeting(group, client)?;
         if client.map != ChannelMap::Stereo {
             greeting.station = Greeting::DEFER_TO_CONTROL;
         }
         Some(greeting)
-    }
-
-    /// The ids of all known clients.
-    pub fn ids(&self) -> impl Iterator<Item = &str> {
-        self.table.clients().map(|client| client.id.as_str())
-    }
-
-    /// Takes the ids of clients that have connected, disconnected or may need another greeting
-    /// since the last call. Changes of [`Self::newcomer_greeting`] are not included.
-    pub fn take_changed(&mut self) -> HashSet<String> {
-        self.table.take_changed()
-    }
-
-    fn newcomer(&self, id: String) -> Client {
-        Client::new(id, self.initial_volume.min(self.cap))
     }
 
     fn handle_hello(
@@ -526,7 +356,7 @@ impl Registry {
             ..Effects::default()
         };
         let Some(id) = client_id(hello) else { return kick(KickReason::Unidentified) };
-        let known = self.client(&id).is_some();
+        let known = self.table.client(&id).is_some();
         let mut effects = Effects { save: true, ..Effects::default() };
         if !known {
             let Some(room) = self.make_room() else { return kick(KickReason::Full) };
@@ -544,7 +374,9 @@ impl Registry {
         if let Some(client) = self.table.client_mut(&id) {
             client.update_from_hello(peer, hello);
         }
-        self.push_difference(&id, answered, &mut effects);
+        if let Some((group, client)) = self.table.client(&id) {
+            push_difference(&self.stations, group, client, answered, &mut effects);
+        }
         effects.notices.push(if known { Notice::Connected(id) } else { Notice::Server });
         effects
     }
@@ -581,19 +413,6 @@ impl Registry {
         self.ids.next_unused(|id| table.group(id).is_some())
     }
 
-    /// The ids of the groups that play a station.
-    fn groups_of(&self, station: &str) -> Vec<String> {
-        let groups = self.groups().filter(|group| group.station == station);
-        groups.map(|group| group.id.clone()).collect()
-    }
-
-    /// The station `default`, to which controllers move groups back, or else the first one.
-    fn default_station(&self) -> &str {
-        let default = self.station("default").map(|(_, info)| info);
-        let first = || self.stations.iter().flatten().next();
-        default.or_else(first).map_or("", |station| station.name.as_str())
-    }
-
     fn push(&self, client: &str, notice: Notice) -> Effects {
         let mut effects = Effects { save: true, ..Effects::notice(notice) };
         self.push_client(client, false, &mut effects);
@@ -601,69 +420,16 @@ impl Registry {
     }
 
     fn push_group(&self, id: &str, moved: bool, effects: &mut Effects) {
-        let Some(group) = self.group(id) else { return };
-        for client in self.members(id) {
-            self.push_one(group, client, moved, effects);
+        let Some(group) = self.table.group(id) else { return };
+        for client in self.table.members(id) {
+            push_one(&self.stations, group, client, moved, effects);
         }
     }
 
     fn push_client(&self, id: &str, moved: bool, effects: &mut Effects) {
-        if let Some((group, client)) = self.client(id) {
-            self.push_one(group, client, moved, effects);
+        if let Some((group, client)) = self.table.client(id) {
+            push_one(&self.stations, group, client, moved, effects);
         }
-    }
-
-    fn push_one(&self, group: &Group, client: &Client, moved: bool, effects: &mut Effects) {
-        let Some(greeting) = self.greeting(group, client) else { return };
-        for session in client.sessions() {
-            push_settings(session, greeting, effects);
-            if moved {
-                push_station(session, greeting, client.map, effects);
-            }
-        }
-    }
-
-    /// Commands for a new session, as far as the reactor has not already `answered` its Hello.
-    fn push_difference(&self, id: &str, answered: Option<Greeting>, effects: &mut Effects) {
-        let Some((group, client)) = self.client(id) else { return };
-        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
-            return;
-        };
-        // Settings go first: a client needs its buffer length before the codec header.
-        if answered.is_none_or(|answered| answered.settings != greeting.settings) {
-            push_settings(session, greeting, effects);
-        }
-        let already_sent = |answered: Greeting| {
-            answered.station == greeting.station && client.map == ChannelMap::Stereo
-        };
-        if !answered.is_some_and(already_sent) {
-            push_station(session, greeting, client.map, effects);
-        }
-    }
-
-    fn greeting(&self, group: &Group, client: &Client) -> Option<Greeting> {
-        let (station, info) = self.station(&group.station)?;
-        let settings = PlaybackSettings {
-            volume: client.volume,
-            muted: client.muted || group.muted,
-            latency_ms: client.latency_ms,
-            buffer_ms: info.buffer_ms,
-        };
-        Some(Greeting { settings, station })
-    }
-
-    fn client_mut(&mut self, id: &str) -> Result<&mut Client, NotFound> {
-        self.table.client_mut(id).ok_or(NotFound::Client)
-    }
-
-    fn group_mut(&mut self, id: &str) -> Result<&mut Group, NotFound> {
-        self.table.group_mut(id).ok_or(NotFound::Group)
-    }
-}
-
-impl Effects {
-    fn notice(notice: Notice) -> Self {
-        Self { notices: vec![notice], ..Self::default() }
     }
 }
 
@@ -678,4 +444,44 @@ fn push_station(
     effects: &mut Effects,
 ) {
     effects.commands.push(SessionCommand::MoveClient { session, station, map });
+}
+
+/// Settings of all sessions of a client, and its station if that is another one.
+fn push_one(
+    stations: &StationTable,
+    group: &Group,
+    client: &Client,
+    moved: bool,
+    effects: &mut Effects,
+) {
+    let Some(greeting) = stations.greeting(group, client) else { return };
+    for session in client.sessions() {
+        push_settings(session, greeting, effects);
+        if moved {
+            push_station(session, greeting, client.map, effects);
+        }
+    }
+}
+
+/// Commands for a new session, as far as the reactor has not already `answered` its Hello.
+fn push_difference(
+    stations: &StationTable,
+    group: &Group,
+    client: &Client,
+    answered: Option<Greeting>,
+    effects: &mut Effects,
+) {
+    let (Some(session), Some(greeting)) = (client.session, stations.greeting(group, client)) else {
+        return;
+    };
+    // Settings go first: a client needs its buffer length before the codec header.
+    if answered.is_none_or(|answered| answered.settings != greeting.settings) {
+        push_settings(session, greeting, effects);
+    }
+    let already_sent = |answered: Greeting| {
+        answered.station == greeting.station && client.map == ChannelMap::Stereo
+    };
+    if !answered.is_some_and(already_sent) {
+        push_station(session, greeting, client.map, effects);
+    }
 }

@@ -1,9 +1,7 @@
 //! Saving and applying presets.
 
-use std::sync::Arc;
-
 use super::client::clip;
-use super::presets::{Preset, PresetClient, PresetError, PresetGroup, PresetVolume, Presets};
+use super::presets::{Preset, PresetClient, PresetError, PresetGroup, PresetVolume};
 use super::{Effects, NotFound, Notice, Registry};
 
 impl Registry {
@@ -13,11 +11,12 @@ impl Registry {
     /// [`PresetError`].
     pub fn save_preset(&mut self, name: &str) -> Result<(), PresetError> {
         let name = clip(name);
-        let groups = self.groups().map(|group| PresetGroup {
+        let groups = self.table.groups().map(|group| PresetGroup {
             name: group.name.clone(),
             station: group.station.clone(),
             muted: group.muted,
             clients: self
+                .table
                 .members(&group.id)
                 .filter(|client| !client.transient)
                 .map(|client| PresetClient {
@@ -35,19 +34,21 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Preset`].
     pub fn apply_preset(&mut self, name: &str, volumes: bool) -> Result<Effects, NotFound> {
-        let preset = self.presets().iter().find(|preset| preset.name == name).cloned();
+        let preset = self.presets.list.iter().find(|preset| preset.name == name).cloned();
         let mut all = Effects { save: true, ..Effects::default() };
         for wanted in &preset.ok_or(NotFound::Preset)?.groups {
-            let known = wanted.clients.iter().filter(|client| self.client(&client.id).is_some());
+            let known =
+                wanted.clients.iter().filter(|client| self.table.client(&client.id).is_some());
             let known: Vec<&PresetClient> = known.collect();
-            let Some((group, _)) = known.first().and_then(|first| self.client(&first.id)) else {
+            let Some((group, _)) = known.first().and_then(|first| self.table.client(&first.id))
+            else {
                 continue;
             };
             let group = group.id.clone();
             let ids: Vec<String> = known.iter().map(|client| client.id.clone()).collect();
-            let station = match self.station(&wanted.station) {
+            let station = match self.stations.find(&wanted.station) {
                 Some(_) => wanted.station.clone(),
-                None => self.default_station().to_owned(),
+                None => self.stations.default_name().to_owned(),
             };
             let mut steps = vec![
                 self.set_clients(&group, &ids)?,
@@ -64,34 +65,5 @@ impl Registry {
         // One notice for all changes: controllers read the full status anyway.
         all.notices.push(Notice::Server);
         Ok(all)
-    }
-
-    /// Deletes a preset.
-    ///
-    /// # Errors
-    /// [`NotFound::Preset`].
-    pub fn delete_preset(&mut self, name: &str) -> Result<(), NotFound> {
-        let at = self.presets().iter().position(|preset| preset.name == name);
-        self.presets.take(at.ok_or(NotFound::Preset)?);
-        Ok(())
-    }
-
-    /// Every preset, in order of creation.
-    #[must_use]
-    pub fn presets(&self) -> &[Arc<Preset>] {
-        &self.presets.list
-    }
-
-    /// Restores saved presets; returns the names of those that exceed the limits.
-    pub fn restore_presets(&mut self, presets: Vec<Preset>) -> Vec<String> {
-        self.presets = Presets::default();
-        let mut refused = Vec::new();
-        for preset in presets {
-            let name = preset.name.clone();
-            if self.presets.put(preset).is_err() {
-                refused.push(name);
-            }
-        }
-        refused
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::client::NotFound;
 use super::retention::MAX_CLIENTS;
 
 /// Limit of presets; more would not be usable in a list.
@@ -96,8 +97,8 @@ impl std::error::Error for PresetError {}
 
 /// All presets, with their sizes and members.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Presets {
-    pub(super) list: Vec<Arc<Preset>>,
+pub(crate) struct Presets {
+    pub(crate) list: Vec<Arc<Preset>>,
     /// Size of each preset as JSON, in bytes.
     sizes: Vec<usize>,
     /// For each client, in how many groups of presets it is.
@@ -142,7 +143,30 @@ impl Presets {
         Ok(())
     }
 
-    pub(super) fn take(&mut self, at: usize) {
+    /// Deletes a preset.
+    ///
+    /// # Errors
+    /// [`NotFound::Preset`].
+    pub(crate) fn delete(&mut self, name: &str) -> Result<(), NotFound> {
+        let at = self.list.iter().position(|preset| preset.name == name);
+        self.take(at.ok_or(NotFound::Preset)?);
+        Ok(())
+    }
+
+    /// Restores saved presets; returns the names of those that exceed the limits.
+    pub(crate) fn restore(&mut self, presets: Vec<Preset>) -> Vec<String> {
+        *self = Self::default();
+        let mut refused = Vec::new();
+        for preset in presets {
+            let name = preset.name.clone();
+            if self.put(preset).is_err() {
+                refused.push(name);
+            }
+        }
+        refused
+    }
+
+    fn take(&mut self, at: usize) {
         let preset = self.list.remove(at);
         self.sizes.remove(at);
         for id in preset.ids() {

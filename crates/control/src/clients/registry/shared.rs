@@ -4,51 +4,12 @@
 //! controllers would otherwise see as disconnected clients of this server. A client that connects for
 //! the first time gets what is kept for it, and the reactors answer its Hello with that.
 
-use aulos_proto::nats::{GroupSettings, SettingsKey, SettingsRecord, SharedClientSettings};
+use aulos_proto::nats::{ClientSettings, GroupSettings, SettingsKey, SettingsRecord};
 
-use super::client::{Client, Group, MIN_LATENCY_MS, clip};
+use super::client::{Client, Group, MIN_LATENCY_MS, VolumeLimits, clip};
 use super::{Effects, MAX_CLIENTS, Notice, Registry};
 
 impl Registry {
-    /// The settings of a client that other nodes should know; none for one that is not remembered.
-    #[must_use]
-    pub fn client_settings(&self, id: &str) -> Option<SharedClientSettings> {
-        let (group, client) = self.client(id).filter(|(_, client)| !client.transient)?;
-        Some(SharedClientSettings {
-            name: client.name.clone(),
-            volume: client.volume,
-            muted: client.muted,
-            cap: client.cap,
-            latency_ms: client.latency_ms,
-            group: group.id.clone(),
-        })
-    }
-
-    /// The settings of a group that other nodes should know.
-    #[must_use]
-    pub fn group_settings(&self, id: &str) -> Option<GroupSettings> {
-        let Group { name, station, muted, .. } = self.group(id)?;
-        Some(GroupSettings { name: name.clone(), muted: *muted, station: station.clone() })
-    }
-
-    /// Whether a client has the settings of one that has never been changed. Its group is not
-    /// compared.
-    #[must_use]
-    pub fn is_unchanged_client(&self, settings: &SharedClientSettings) -> bool {
-        let Client { name, volume, muted, cap, latency_ms, .. } = self.newcomer(String::new());
-        let SharedClientSettings { group, .. } = settings;
-        let new =
-            SharedClientSettings { name, volume, muted, cap, latency_ms, group: group.clone() };
-        *settings == new && self.members(group).count() == 1
-    }
-
-    /// Whether a group has the settings of one that has never been changed.
-    #[must_use]
-    pub fn is_unchanged_group(&self, settings: &GroupSettings) -> bool {
-        let GroupSettings { name, muted, station } = settings;
-        name.is_empty() && !muted && station == self.default_station()
-    }
-
     /// Takes over a record of another node, as far as this one can have it: a volume up to its own
     /// limit, and a station that exists here.
     pub fn apply_shared(&mut self, key: &SettingsKey, record: SettingsRecord) -> Effects {
@@ -83,8 +44,8 @@ impl Registry {
     /// A client that connects for the first time, with what other nodes know of it, and its group.
     pub(super) fn arrival(&mut self, id: &str) -> (String, Client) {
         let shared = self.shared.clients.get(id).cloned();
-        let group = self.arrival_group(shared.as_ref());
-        let (known, group) = match self.group(&group.id) {
+        let group = self.shared.arrival_group(&self.table, &self.stations, shared.as_ref());
+        let (known, group) = match self.table.group(&group.id) {
             Some(_) => (true, group),
             None if group.id.is_empty() => (false, Group { id: self.new_id(), ..group }),
             None => (false, group),
@@ -93,56 +54,30 @@ impl Registry {
         if !known {
             self.table.add_group(group);
         }
-        (group_id, self.newcomer_with(id, shared.as_ref()))
+        (group_id, arrived_client(self.limits, id, shared.as_ref()))
     }
 
     /// A client that is not known here, and the group that it would have.
     pub(super) fn expected(&self, id: &str) -> Option<(Group, Client)> {
         let shared = self.shared.clients.get(id)?;
-        let group = self.arrival_group(Some(shared));
-        Some((group, self.newcomer_with(id, Some(shared))))
+        let group = self.shared.arrival_group(&self.table, &self.stations, Some(shared));
+        Some((group, arrived_client(self.limits, id, Some(shared))))
     }
 
-    /// The group of such a client: one that is here, or one as other nodes know it, or a new one
-    /// without an id.
-    fn arrival_group(&self, shared: Option<&SharedClientSettings>) -> Group {
-        let default = || self.default_station().to_owned();
-        let id = shared.map_or("", |shared| &shared.group);
-        if let Some(group) = self.group(id) {
-            return group.clone();
-        }
-        match self.shared.groups.get(id) {
-            Some(GroupSettings { name, muted, station }) => Group {
-                id: id.to_owned(),
-                name: name.clone(),
-                muted: *muted,
-                station: self.station(station).map_or_else(default, |_| station.clone()),
-            },
-            None => Group { id: id.to_owned(), station: default(), ..Group::default() },
-        }
-    }
-
-    fn newcomer_with(&self, id: &str, shared: Option<&SharedClientSettings>) -> Client {
-        let mut client = self.newcomer(id.to_owned());
-        if let Some(shared) = shared {
-            set_client(&mut client, shared, self.cap);
-        }
-        client
-    }
-
-    fn apply_client(&mut self, id: &str, settings: &SharedClientSettings) -> Effects {
-        let (cap, before) = (self.cap, self.client_settings(id));
+    fn apply_client(&mut self, id: &str, settings: &ClientSettings) -> Effects {
+        let (cap, before) = (self.limits.cap, client_settings(self, id));
         let Some(before) = before.filter(|before| before != settings) else {
             return Effects::default();
         };
-        let station = |registry: &Self| registry.client(id).map(|(group, _)| group.station.clone());
+        let station =
+            |registry: &Self| registry.table.client(id).map(|(group, _)| group.station.clone());
         let old_station = station(self);
         if let Some(client) = self.table.client_mut(id) {
             set_client(client, settings, cap);
         }
         if !settings.group.is_empty() && settings.group != before.group {
-            if self.group(&settings.group).is_none() {
-                let group = self.arrival_group(Some(settings));
+            if self.table.group(&settings.group).is_none() {
+                let group = self.shared.arrival_group(&self.table, &self.stations, Some(settings));
                 self.table.add_group(group);
             }
             self.table.move_client(id, &settings.group);
@@ -165,10 +100,10 @@ impl Registry {
     }
 
     fn apply_group(&mut self, id: &str, settings: &GroupSettings) -> Effects {
-        let Some(before) = self.group_settings(id).filter(|before| before != settings) else {
+        let Some(before) = group_settings(self, id).filter(|before| before != settings) else {
             return Effects::default();
         };
-        let has_station = self.station(&settings.station).is_some();
+        let has_station = self.stations.find(&settings.station).is_some();
         let moved = has_station && before.station != settings.station;
         if let Some(group) = self.table.group_mut(id) {
             group.name.clone_from(&settings.name);
@@ -189,7 +124,50 @@ impl Registry {
     }
 }
 
-fn set_client(client: &mut Client, settings: &SharedClientSettings, cap: u8) {
+fn arrived_client(limits: VolumeLimits, id: &str, shared: Option<&ClientSettings>) -> Client {
+    let mut client = limits.new_client(id.to_owned());
+    if let Some(shared) = shared {
+        set_client(&mut client, shared, limits.cap);
+    }
+    client
+}
+
+/// The settings of a client that other nodes should know; none for one that is not remembered.
+pub(crate) fn client_settings(registry: &Registry, id: &str) -> Option<ClientSettings> {
+    let (group, client) = registry.table.client(id).filter(|(_, client)| !client.transient)?;
+    Some(ClientSettings {
+        name: client.name.clone(),
+        volume: client.volume,
+        muted: client.muted,
+        cap: client.cap,
+        latency_ms: client.latency_ms,
+        group: group.id.clone(),
+    })
+}
+
+/// The settings of a group that other nodes should know.
+pub(crate) fn group_settings(registry: &Registry, id: &str) -> Option<GroupSettings> {
+    let Group { name, station, muted, .. } = registry.table.group(id)?;
+    Some(GroupSettings { name: name.clone(), muted: *muted, station: station.clone() })
+}
+
+/// Whether a client has the settings of one that has never been changed. Its group is not
+/// compared.
+pub(crate) fn is_unchanged_client(registry: &Registry, settings: &ClientSettings) -> bool {
+    let Client { name, volume, muted, cap, latency_ms, .. } =
+        registry.limits.new_client(String::new());
+    let ClientSettings { group, .. } = settings;
+    let new = ClientSettings { name, volume, muted, cap, latency_ms, group: group.clone() };
+    *settings == new && registry.table.members(group).count() == 1
+}
+
+/// Whether a group has the settings of one that has never been changed.
+pub(crate) fn is_unchanged_group(registry: &Registry, settings: &GroupSettings) -> bool {
+    let GroupSettings { name, muted, station } = settings;
+    name.is_empty() && !muted && station == registry.stations.default_name()
+}
+
+fn set_client(client: &mut Client, settings: &ClientSettings, cap: u8) {
     client.name.clone_from(&settings.name);
     client.cap = settings.cap.min(100);
     client.volume = settings.volume.min(client.cap).min(cap);
@@ -220,7 +198,7 @@ mod tests {
     }
 
     fn settings(volume: u8, group: &str) -> SettingsRecord {
-        SettingsRecord::Client(SharedClientSettings {
+        SettingsRecord::Client(ClientSettings {
             name: "Kitchen".into(),
             volume,
             muted: false,
@@ -249,12 +227,12 @@ mod tests {
         let effects = registry.apply_shared(&client("a"), settings(30, "g1"));
         assert_eq!(effects, Effects::default());
         let effects = registry.apply_shared(&SettingsKey::Group("g1".into()), group("jazz"));
-        assert_eq!((effects, registry.groups().count()), (Effects::default(), 0));
-        assert!(registry.take_changed().contains("a"));
+        assert_eq!((effects, registry.table.groups().count()), (Effects::default(), 0));
+        assert!(registry.table.take_changed().contains("a"));
         let greeting = registry.greeting_of("a").unwrap();
         assert_eq!((greeting.settings.volume, greeting.station), (30, 1));
         let _effects = hello(&mut registry, 1, "a");
-        let (its_group, its) = registry.client("a").unwrap();
+        let (its_group, its) = registry.table.client("a").unwrap();
         assert_eq!((its.name.as_str(), its.volume, its.latency_ms), ("Kitchen", 30, 20));
         assert_eq!((its_group.id.as_str(), its_group.station.as_str()), ("g1", "jazz"));
         assert_eq!(its_group.name, "Ground floor");
@@ -262,7 +240,7 @@ mod tests {
         // The second one of the group joins it.
         drop(registry.apply_shared(&client("b"), settings(30, "g1")));
         let _effects = hello(&mut registry, 2, "b");
-        assert_eq!((registry.groups().count(), registry.members("g1").count()), (1, 2));
+        assert_eq!((registry.table.groups().count(), registry.table.members("g1").count()), (1, 2));
     }
 
     #[test]
@@ -272,7 +250,7 @@ mod tests {
         drop(registry.apply_shared(&client("a"), settings(90, "g1")));
         drop(registry.apply_shared(&SettingsKey::Group("g1".into()), group("elsewhere")));
         let _effects = hello(&mut registry, 1, "a");
-        let (its_group, its) = registry.client("a").unwrap();
+        let (its_group, its) = registry.table.client("a").unwrap();
         assert_eq!((its.volume, its_group.station.as_str()), (60, "default"));
     }
 
@@ -280,8 +258,8 @@ mod tests {
     fn a_client_that_is_here_follows_and_controllers_are_told() {
         let mut registry = registry();
         let _effects = hello(&mut registry, 1, "a");
-        let own = registry.client_settings("a").unwrap();
-        assert!(registry.is_unchanged_client(&own));
+        let own = client_settings(&registry, "a").unwrap();
+        assert!(is_unchanged_client(&registry, &own));
         let effects = registry.apply_shared(&client("a"), settings(30, &own.group));
         let told = [
             Notice::ClientName("a".into()),
@@ -302,8 +280,8 @@ mod tests {
         // Into a group that is not known yet.
         let effects = registry.apply_shared(&client("a"), settings(30, "g9"));
         assert!(effects.notices.contains(&Notice::Server) && effects.save);
-        assert_eq!(registry.client("a").unwrap().0.id, "g9");
-        assert!(registry.group(&own.group).is_none());
+        assert_eq!(registry.table.client("a").unwrap().0.id, "g9");
+        assert!(registry.table.group(&own.group).is_none());
     }
 
     #[test]

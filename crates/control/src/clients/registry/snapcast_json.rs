@@ -60,7 +60,7 @@ impl Serialize for GroupMembers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::All { registry, group } => {
-                serializer.collect_seq(registry.members_json(group).map(|(_, json)| json))
+                serializer.collect_seq(registry.table.members_json(group).map(|(_, json)| json))
             }
             Self::Saved(clients) => {
                 serializer.collect_seq(clients.iter().map(|client| ClientJson::saved(client)))

@@ -186,7 +186,8 @@ impl Snapshot {
     /// A snapshot of the registry and of streams and sound settings.
     #[must_use]
     pub fn new(registry: &Registry, streams: Vec<String>, sounds: Vec<Value>) -> Self {
-        let (groups, presets) = (registry.table.remembered_groups(), registry.presets().to_vec());
+        let (groups, presets) =
+            (registry.table.remembered_groups(), registry.presets.list.to_vec());
         Self { groups, streams, sounds, presets }
     }
 

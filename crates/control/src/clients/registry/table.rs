@@ -13,9 +13,9 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::client::{Client, EarlierSession, Group, RememberedGroup, WallTime};
-use super::client_json::ClientTexts;
-use crate::backend::{ClientHealth, SessionId};
+use super::client::{Client, EarlierSession, Group, RememberedGroup, WallTime, client_id};
+use super::client_json::{ClientJson, ClientTexts};
+use crate::backend::{ClientHealth, Hello, SessionId};
 
 /// The sort key of a client: its group, and its order inside the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ struct ClientPosition {
 
 /// Groups in order of creation; clients in the order in which they joined.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ClientTable {
+pub(crate) struct ClientTable {
     groups: BTreeMap<u64, Arc<Group>>,
     clients: BTreeMap<ClientPosition, ClientRow>,
     keys: HashMap<String, u64>,
@@ -195,28 +195,28 @@ impl ClientTable {
     }
 
     /// Takes the clients that have connected, disconnected or may need another greeting.
-    pub(super) fn take_changed(&mut self) -> HashSet<String> {
+    pub(crate) fn take_changed(&mut self) -> HashSet<String> {
         std::mem::take(&mut self.changed)
     }
 
     /// A client and its group.
-    pub(super) fn client(&self, id: &str) -> Option<(&Group, &Client)> {
+    pub(crate) fn client(&self, id: &str) -> Option<(&Group, &Client)> {
         let seat = self.positions.get(id)?;
         Some((self.groups.get(&seat.group)?, &*self.clients.get(seat)?.client))
     }
 
     /// The client of a session.
-    pub(super) fn with_session(&self, session: SessionId) -> Option<&Client> {
+    pub(crate) fn with_session(&self, session: SessionId) -> Option<&Client> {
         self.clients.get(self.sessions.get(&session)?).map(|row| &*row.client)
     }
 
     /// A group.
-    pub(super) fn group(&self, id: &str) -> Option<&Group> {
+    pub(crate) fn group(&self, id: &str) -> Option<&Group> {
         self.groups.get(self.keys.get(id)?).map(Arc::as_ref)
     }
 
     /// The clients of a group; none for an unknown group.
-    pub(super) fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
+    pub(crate) fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
         self.rows(group).map(|row| &*row.client)
     }
 
@@ -235,7 +235,7 @@ impl ClientTable {
     }
 
     /// Every group.
-    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
         self.groups.values().map(Arc::as_ref)
     }
 
@@ -256,6 +256,50 @@ impl ClientTable {
         groups.filter(|group| !group.clients.is_empty()).collect()
     }
 
+    /// The clients of a group in the form in which controllers get them.
+    pub(crate) fn members_json(
+        &self,
+        group: &str,
+    ) -> impl Iterator<Item = (&Client, ClientJson<'_>)> {
+        let members = self.members_with_texts(group);
+        members.map(|(client, texts)| (client, ClientJson::with_texts(client, texts)))
+    }
+
+    /// The ids of the connected clients that play a station.
+    pub(crate) fn clients_of_station(&self, station: &str) -> impl Iterator<Item = &str> {
+        let groups = self.groups().filter(move |group| group.station == station);
+        let clients = groups.flat_map(move |group| self.members(&group.id));
+        clients.filter(|client| client.session.is_some()).map(|client| &client.id[..])
+    }
+
+    /// The ids of the groups that play a station.
+    pub(super) fn groups_of(&self, station: &str) -> Vec<String> {
+        let groups = self.groups().filter(|group| group.station == station);
+        groups.map(|group| group.id.clone()).collect()
+    }
+
+    /// The volume of a group: the average of its clients.
+    pub(crate) fn group_volume(&self, id: &str) -> Option<i64> {
+        let clients = self.members(id).map(|client| (i64::from(client.volume), 1));
+        let (sum, count) = clients.reduce(|all, one| (all.0 + one.0, all.1 + one.1))?;
+        Some((sum + count / 2) / count)
+    }
+
+    /// The ids of all known clients.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.clients().map(|client| client.id.as_str())
+    }
+
+    /// Whether the client of this Hello is known.
+    pub(crate) fn is_known(&self, hello: &Hello) -> bool {
+        client_id(hello).is_some_and(|id| self.client(&id).is_some())
+    }
+
+    /// Number of known clients, connected or not.
+    pub(crate) fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
     /// Number of remembered clients.
     pub(super) fn remembered(&self) -> usize {
         self.clients.len() - self.transient
@@ -267,7 +311,7 @@ impl ClientTable {
     }
 
     /// Number of connected clients.
-    pub(super) fn connected(&self) -> usize {
+    pub(crate) fn connected(&self) -> usize {
         self.sessions.len() - self.earlier
     }
 

@@ -7,7 +7,7 @@ use aulos_core::ChannelMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::backend::ClientHealth;
+use crate::backend::{ClientHealth, PlaybackSettings};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -34,7 +34,7 @@ fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
 }
 
 fn group_of(registry: &Registry, id: &str) -> String {
-    registry.client(id).unwrap().0.id.clone()
+    registry.table.client(id).unwrap().0.id.clone()
 }
 
 fn settings(volume: u8, muted: bool, latency_ms: i32, buffer_ms: u32) -> PlaybackSettings {
@@ -56,7 +56,7 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
     );
     let gone = registry.apply(AudioEvent::Left { session }, WallTime { sec: 5, usec: 0 });
     assert_eq!(gone.notices, [Notice::Disconnected("a".to_owned())]);
-    assert_eq!(registry.client("a").unwrap().1.last_seen.sec, 5);
+    assert_eq!(registry.table.client("a").unwrap().1.last_seen.sec, 5);
     assert_eq!(hello(&mut registry, 2, "a").notices, [Notice::Connected("a".to_owned())]);
 }
 
@@ -97,7 +97,7 @@ fn a_returning_client_has_a_new_session_before_its_dead_one_ends() {
     let mut registry = registry();
     drop(hello(&mut registry, 1, "a"));
     drop(hello(&mut registry, 2, "a"));
-    let client = |registry: &Registry| registry.client("a").unwrap().1.clone();
+    let client = |registry: &Registry| registry.table.client("a").unwrap().1.clone();
     assert_eq!(client(&registry).session, Some(SessionId(2)));
     // A dead session is seen ever longer ago.
     for seen in 1..20 {
@@ -106,7 +106,7 @@ fn a_returning_client_has_a_new_session_before_its_dead_one_ends() {
     }
     assert_eq!(left(&mut registry, 1), Effects::default());
     assert_eq!(client(&registry).session, Some(SessionId(2)));
-    assert_eq!(registry.connected(), 1);
+    assert_eq!(registry.table.connected(), 1);
     assert_eq!(left(&mut registry, 2).notices, [Notice::Disconnected("a".to_owned())]);
     assert_eq!(client(&registry).session, None);
     assert!(registry.table.is_consistent());
@@ -127,7 +127,7 @@ fn two_machines_with_one_id_both_play_and_are_reported_once() {
     let kicks = |effects: &Effects| {
         effects.commands.iter().filter(|it| matches!(it, SessionCommand::Kick { .. })).count()
     };
-    assert_eq!((kicks(&second), registry.connected()), (0, 1));
+    assert_eq!((kicks(&second), registry.table.connected()), (0, 1));
     let mut shared = Vec::new();
     for seen in [900_000, 100_000, 300_000, 200_000, 900_000, 0] {
         shared.extend(report(&mut registry, 1, seen));
@@ -145,22 +145,25 @@ fn two_machines_with_one_id_both_play_and_are_reported_once() {
         muted: None,
     };
     drop(registry.apply(volume(1, 80), WallTime::default()));
-    assert_eq!(registry.client("a").unwrap().1.volume, 30);
+    assert_eq!(registry.table.client("a").unwrap().1.volume, 30);
     drop(registry.apply(volume(2, 50), WallTime::default()));
-    assert_eq!(registry.client("a").unwrap().1.volume, 50);
+    assert_eq!(registry.table.client("a").unwrap().1.volume, 50);
     // The one that stays is the client.
     assert_eq!(left(&mut registry, 2).notices, [Notice::Connected("a".to_owned())]);
-    let client = registry.client("a").unwrap().1;
+    let client = registry.table.client("a").unwrap().1;
     assert_eq!((client.session, client.ip.as_str()), (Some(SessionId(1)), "192.0.2.1"));
     // However many there are, only the oldest ones are ended.
     for session in 3..40 {
         drop(hello(&mut registry, session, "a"));
         assert!(registry.table.is_consistent());
     }
-    assert_eq!((registry.client("a").unwrap().1.sessions().count(), registry.connected()), (16, 1));
+    assert_eq!(
+        (registry.table.client("a").unwrap().1.sessions().count(), registry.table.connected()),
+        (16, 1)
+    );
     let deleted = registry.delete_client("a").unwrap();
     assert_eq!(kicks(&deleted), 16);
-    assert!(registry.table.is_consistent() && registry.connected() == 0);
+    assert!(registry.table.is_consistent() && registry.table.connected() == 0);
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn instances_of_one_machine_are_clients_of_their_own() {
             WallTime::default(),
         ));
     }
-    assert!(registry.client("m").is_some() && registry.client("m#2").is_some());
+    assert!(registry.table.client("m").is_some() && registry.table.client("m#2").is_some());
     let nameless = hello(&mut registry, 3, "");
     let session = SessionId(3);
     assert_eq!(
@@ -201,9 +204,9 @@ fn the_groups_mute_and_the_stations_buffer_reach_the_client() {
         ]
     );
     drop(registry.set_latency("a", 9_999).unwrap());
-    assert_eq!(registry.client("a").unwrap().1.latency_ms, 400);
+    assert_eq!(registry.table.client("a").unwrap().1.latency_ms, 400);
     drop(registry.set_volume("a", Some(-3), None).unwrap());
-    assert_eq!(registry.client("a").unwrap().1.volume, 0);
+    assert_eq!(registry.table.client("a").unwrap().1.volume, 0);
 }
 
 #[test]
@@ -215,7 +218,7 @@ fn whoever_is_left_out_gets_a_group_of_the_same_station() {
     let group = group_of(&registry, "a");
     drop(registry.set_stream(&group, "kitchen").unwrap());
     let joined = registry.set_clients(&group, &["a".into(), "b".into(), "nobody".into()]).unwrap();
-    assert_eq!(registry.groups().count(), 2);
+    assert_eq!(registry.table.groups().count(), 2);
     let session = SessionId(2);
     assert!(joined.commands.contains(&SessionCommand::MoveClient {
         session,
@@ -223,10 +226,10 @@ fn whoever_is_left_out_gets_a_group_of_the_same_station() {
         map: ChannelMap::Stereo
     }));
     drop(registry.set_clients(&group, &["b".into()]).unwrap());
-    let (own, _) = registry.client("a").unwrap();
-    assert_eq!((own.station.as_str(), registry.members(&own.id).count()), ("kitchen", 1));
+    let (own, _) = registry.table.client("a").unwrap();
+    assert_eq!((own.station.as_str(), registry.table.members(&own.id).count()), ("kitchen", 1));
     drop(registry.set_clients(&group, &[]).unwrap());
-    assert!(registry.group(&group).is_none());
+    assert!(registry.table.group(&group).is_none());
     assert_eq!(registry.set_clients(&group, &[]), Err(NotFound::Group));
 }
 
@@ -242,7 +245,7 @@ fn the_client_absent_longest_is_evicted_and_a_full_registry_is_reported() {
     drop(registry.apply(AudioEvent::Left { session: SessionId(17) }, WallTime { sec: 1, usec: 0 }));
     drop(registry.apply(AudioEvent::Left { session: SessionId(3) }, WallTime { sec: 2, usec: 0 }));
     drop(hello(&mut registry, session.0, "late"));
-    assert!(registry.client("c17").is_none() && registry.client("c3").is_some());
+    assert!(registry.table.client("c17").is_none() && registry.table.client("c3").is_some());
 }
 
 /// A client connects and disconnects.
@@ -285,11 +288,11 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
         drop(registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default()));
     }
     for id in real.into_iter().chain(["old stranger", "connected stranger"]) {
-        assert!(registry.client(id).is_some(), "{id} is forgotten");
+        assert!(registry.table.client(id).is_some(), "{id} is forgotten");
     }
-    assert_eq!(registry.client("capped").unwrap().1.cap, 30);
+    assert_eq!(registry.table.client("capped").unwrap().1.cap, 30);
     assert_eq!(registry.table.remembered(), MAX_CLIENTS);
-    assert_eq!(registry.discarded().evicted, 112);
+    assert_eq!(registry.discarded.evicted, 112);
     assert!(registry.table.is_consistent());
 }
 
@@ -345,7 +348,7 @@ fn a_browser_that_is_gone_is_forgotten_unless_something_was_set_for_it() {
     assert_eq!(effects, Effects { save: true, ..Effects::notice(Notice::Server) });
     drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
     assert_eq!(registry.forget_absent_browsers(at(65)), Effects::default());
-    let known = |registry: &Registry, id: &str| registry.client(id).is_some();
+    let known = |registry: &Registry, id: &str| registry.table.client(id).is_some();
     for id in kept.into_iter().chain(["here", "other", "snapclient", "Snapweb"]) {
         assert!(known(&registry, id), "{id} is forgotten");
     }
@@ -374,19 +377,19 @@ fn with_a_full_registry_a_new_client_plays_without_being_stored() {
     assert!(late.commands.contains(&moved), "{late:?}");
     // It can be controlled, but is in no file and no preset.
     drop(registry.set_volume("late", Some(7), None).unwrap());
-    assert_eq!(registry.client("late").unwrap().1.volume, 7);
+    assert_eq!(registry.table.client("late").unwrap().1.volume, 7);
     assert_eq!(render(&registry), before);
     assert_eq!(registry.save_preset("all"), Ok(()));
-    assert_eq!(registry.presets()[0].client_count(), MAX_CLIENTS);
+    assert_eq!(registry.presets.list[0].client_count(), MAX_CLIENTS);
     drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
-    assert!(registry.client("late").is_none() && registry.table.is_consistent());
+    assert!(registry.table.client("late").is_none() && registry.table.is_consistent());
     // Exactly this many at once.
     let served = (0..2_000).filter(|number| {
         let effects = hello(&mut registry, 100_000 + number, &format!("late {number}"));
         !matches!(effects.commands[..], [SessionCommand::Kick { cause: KickReason::Full, .. }])
     });
     assert_eq!(served.count(), MAX_TRANSIENT);
-    assert_eq!(registry.discarded().transient, 1 + MAX_TRANSIENT as u64);
+    assert_eq!(registry.discarded.transient, 1 + MAX_TRANSIENT as u64);
     assert!(registry.table.is_consistent());
     // A remembered client is always accepted.
     let back = hello(&mut registry, 200_000, "c17");
@@ -402,10 +405,11 @@ fn a_group_has_a_volume_and_a_client_a_cap() {
     }
     let group = group_of(&registry, "a");
     drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
-    let volumes = |registry: &Registry| ["a", "b"].map(|id| registry.client(id).unwrap().1.volume);
+    let volumes =
+        |registry: &Registry| ["a", "b"].map(|id| registry.table.client(id).unwrap().1.volume);
     assert_eq!(volumes(&registry), [40, 40]);
     drop(registry.change_volume("b", VolumeChange::By(20)).unwrap());
-    assert_eq!(registry.group_volume(&group), Some(50));
+    assert_eq!(registry.table.group_volume(&group), Some(50));
     let louder = registry.change_group_volume(&group, VolumeChange::To(60)).unwrap();
     assert_eq!((volumes(&registry), louder.notices.len()), ([50, 70], 2));
     drop(registry.change_group_volume(&group, VolumeChange::By(35)).unwrap());
@@ -443,17 +447,18 @@ fn a_preset_brings_the_groups_back() {
     drop(registry.delete_client("c").unwrap());
     let effects = registry.apply_preset("party", true).unwrap();
     assert_eq!(effects.notices, [Notice::Server]);
-    let (own, b) = registry.client("b").unwrap();
+    let (own, b) = registry.table.client("b").unwrap();
     assert_eq!(
-        (own.station.as_str(), b.volume, registry.members(&own.id).count()),
+        (own.station.as_str(), b.volume, registry.table.members(&own.id).count()),
         ("kitchen", 20, 2)
     );
-    assert_eq!(registry.groups().count(), 1);
-    let back = serde_json::from_value::<Preset>(serde_json::json!(registry.presets()[0].as_ref()));
-    assert_eq!(back.unwrap(), *registry.presets()[0]);
+    assert_eq!(registry.table.groups().count(), 1);
+    let back =
+        serde_json::from_value::<Preset>(serde_json::json!(registry.presets.list[0].as_ref()));
+    assert_eq!(back.unwrap(), *registry.presets.list[0]);
     assert_eq!(registry.apply_preset("nope", true), Err(NotFound::Preset));
-    registry.delete_preset("party").unwrap();
-    assert_eq!(registry.delete_preset("party"), Err(NotFound::Preset));
+    registry.presets.delete("party").unwrap();
+    assert_eq!(registry.presets.delete("party"), Err(NotFound::Preset));
     assert!((0..MAX_PRESETS).all(|number| registry.save_preset(&number.to_string()).is_ok()));
     assert_eq!(registry.save_preset("one more"), Err(PresetError::TooMany));
     assert_eq!(registry.save_preset("7"), Ok(()));
@@ -487,7 +492,7 @@ fn default_is_there_even_where_no_station_has_that_name() {
     let group = group_of(&registry, "a");
     drop(registry.set_stream(&group, "two").unwrap());
     drop(registry.set_stream(&group, "default").unwrap());
-    assert_eq!(registry.group(&group).unwrap().station, "one");
+    assert_eq!(registry.table.group(&group).unwrap().station, "one");
 }
 
 #[derive(Clone, Debug)]
@@ -513,7 +518,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn group_at(registry: &Registry, number: u8) -> Option<String> {
-    registry.groups().nth(usize::from(number)).map(|group| group.id.clone())
+    registry.table.groups().nth(usize::from(number)).map(|group| group.id.clone())
 }
 
 fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
@@ -561,13 +566,13 @@ proptest! {
             }
             let mut ids = Vec::new();
             prop_assert!(registry.table.is_consistent());
-            for group in registry.groups() {
+            for group in registry.table.groups() {
                 ids.push(group.id.clone());
-                for client in registry.members(&group.id) {
+                for client in registry.table.members(&group.id) {
                     ids.push(client.id.clone());
                     prop_assert!(client.volume <= 100);
                     if let Some(session) = client.session {
-                        let station = registry.station(&group.station).unwrap().0;
+                        let station = registry.stations.find(&group.station).unwrap().0;
                         prop_assert_eq!(plays.get(&session), Some(&station));
                     }
                 }
@@ -589,7 +594,7 @@ fn a_client_is_last_seen_at_its_last_time_request() {
         let event = AudioEvent::Health { session: SessionId(1), health };
         let effects = registry.apply(event, WallTime { sec, usec: 250_000 });
         assert!(!effects.save && effects.notices.is_empty());
-        registry.client("a").unwrap().1.last_seen
+        registry.table.client("a").unwrap().1.last_seen
     };
     let asked = |seen_us_ago| ClientHealth { seen_us_ago, ..ClientHealth::default() };
     let before = seen_at(100, asked(None));
@@ -609,7 +614,7 @@ fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
     let moved = |station, map| SessionCommand::MoveClient { session: SessionId(1), station, map };
     assert!(effects.save && effects.commands.contains(&moved(1, ChannelMap::Left)));
     assert_eq!(effects.notices, [Notice::ChannelMap("a".to_owned())]);
-    assert_eq!(registry.active_maps(), [(1, ChannelMap::Left)]);
+    assert_eq!(active_maps(&registry), [(1, ChannelMap::Left)]);
     let asks = ["a", "b"].map(|id| registry.greeting_of(id).map(|greeting| greeting.station));
     assert_eq!(asks, [Some(Greeting::DEFER_TO_CONTROL), Some(1)]);
     let again = registry.set_map("a", ChannelMap::Left).unwrap();
@@ -617,7 +622,7 @@ fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
     let saved = render(&registry);
     assert!(saved.contains(r#""channels":"left""#), "{saved}");
     drop(registry.apply(AudioEvent::Left { session: SessionId(1) }, WallTime::default()));
-    assert!(registry.active_maps().is_empty());
+    assert!(active_maps(&registry).is_empty());
     assert!(hello(&mut registry, 1, "a").commands.contains(&moved(1, ChannelMap::Left)));
     let group = group_of(&registry, "a");
     let effects = registry.set_stream(&group, "kitchen").unwrap();

@@ -4,6 +4,7 @@
 //! Here the volume of a group is the average of its clients, and changing it changes each client by
 //! the same amount.
 
+use super::client::VolumeLimits;
 use super::{Effects, NotFound, Notice, Registry};
 
 /// A change of a volume.
@@ -18,15 +19,14 @@ pub enum VolumeChange {
 impl Registry {
     /// Sets the volume of new clients, and the cap for clients without a cap of their own.
     pub fn set_volume_limits(&mut self, initial: u8, cap: u8) {
-        self.initial_volume = initial.min(100);
-        self.cap = cap.min(100);
+        self.limits = VolumeLimits { initial: initial.min(100), cap: cap.min(100) };
     }
 
     /// Like [`Registry::set_volume_limits`] on a running server: clients above the new cap are
     /// lowered.
     pub fn change_volume_limits(&mut self, initial: u8, cap: u8) -> Effects {
         self.set_volume_limits(initial, cap);
-        let louder = self.table.clients().filter(|client| client.volume > self.cap);
+        let louder = self.table.clients().filter(|client| client.volume > self.limits.cap);
         let ids: Vec<String> = louder.map(|client| client.id.clone()).collect();
         let mut all = Effects::default();
         for id in &ids {
@@ -43,7 +43,7 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Client`].
     pub fn change_volume(&mut self, id: &str, change: VolumeChange) -> Result<Effects, NotFound> {
-        let (_, client) = self.client(id).ok_or(NotFound::Client)?;
+        let (_, client) = self.table.client(id).ok_or(NotFound::Client)?;
         let percent = match change {
             VolumeChange::To(percent) => percent,
             VolumeChange::By(delta) => i64::from(client.volume).saturating_add(delta),
@@ -60,12 +60,14 @@ impl Registry {
         id: &str,
         change: VolumeChange,
     ) -> Result<Effects, NotFound> {
-        self.group(id).ok_or(NotFound::Group)?;
+        self.table.group(id).ok_or(NotFound::Group)?;
         let delta = match change {
             VolumeChange::By(delta) => delta,
-            VolumeChange::To(percent) => percent.clamp(0, 100) - self.group_volume(id).unwrap_or(0),
+            VolumeChange::To(percent) => {
+                percent.clamp(0, 100) - self.table.group_volume(id).unwrap_or(0)
+            }
         };
-        let ids: Vec<String> = self.members(id).map(|client| client.id.clone()).collect();
+        let ids: Vec<String> = self.table.members(id).map(|client| client.id.clone()).collect();
         let mut all = Effects { save: true, ..Effects::default() };
         for id in &ids {
             let effects =
@@ -76,20 +78,12 @@ impl Registry {
         Ok(all)
     }
 
-    /// The volume of a group: the average of its clients.
-    #[must_use]
-    pub fn group_volume(&self, id: &str) -> Option<i64> {
-        let clients = self.members(id).map(|client| (i64::from(client.volume), 1));
-        let (sum, count) = clients.reduce(|all, one| (all.0 + one.0, all.1 + one.1))?;
-        Some((sum + count / 2) / count)
-    }
-
     /// Sets a client's volume cap; a higher volume is lowered at once. 100 means the server's cap.
     ///
     /// # Errors
     /// [`NotFound::Client`].
     pub fn set_cap(&mut self, id: &str, percent: i64) -> Result<Effects, NotFound> {
-        let client = self.client_mut(id)?;
+        let client = self.table.client_mut(id).ok_or(NotFound::Client)?;
         client.cap = super::client::clamp_volume(percent);
         let volume = i64::from(client.volume);
         let mut effects = self.set_volume(id, Some(volume), None)?;

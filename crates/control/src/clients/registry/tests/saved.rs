@@ -27,33 +27,33 @@ fn presets_are_bounded_and_a_refused_one_costs_no_other() {
     assert_eq!(registry.save_preset("more"), Err(PresetError::Full));
     // Replacing an existing preset fits.
     timed("a preset of 8,192 clients is made", || registry.save_preset("3")).unwrap();
-    assert_eq!(registry.presets().len(), saved);
-    let text = serde_json::to_string(registry.presets()[0].as_ref()).unwrap();
+    assert_eq!(registry.presets.list.len(), saved);
+    let text = serde_json::to_string(registry.presets.list[0].as_ref()).unwrap();
     assert!(text.len() * saved <= MAX_PRESETS_BYTES && text.len() * 3 <= MAX_PRESET_BYTES);
     // Names of maximum length make a single preset too large.
-    let ids: Vec<String> = registry.ids().map(str::to_owned).collect();
+    let ids: Vec<String> = registry.table.ids().map(str::to_owned).collect();
     let long = "\"".repeat(MAX_TEXT);
     for id in &ids {
         let group = group_of(&registry, id);
         drop(registry.set_group_name(&group, &long).unwrap());
     }
     assert_eq!(registry.save_preset("3"), Err(PresetError::TooLarge));
-    assert_eq!(registry.presets().len(), saved);
+    assert_eq!(registry.presets.list.len(), saved);
     // One group with all clients, and a preset in which each has its own.
     let group = group_of(&registry, &ids[0]);
     drop(registry.set_clients(&group, &ids).unwrap());
-    assert_eq!(registry.groups().count(), 1);
+    assert_eq!(registry.table.groups().count(), 1);
     drop(
         timed("a preset of 8,192 clients is applied", || registry.apply_preset("3", true)).unwrap(),
     );
-    assert_eq!(registry.groups().count(), MAX_CLIENTS);
+    assert_eq!(registry.table.groups().count(), MAX_CLIENTS);
     let snapshot = timed("a state of 8,192 clients is taken", || {
         store::Snapshot::new(&registry, vec![], vec![])
     });
     let text = timed("its text", || snapshot.into_text());
     assert!(text.len() > MAX_CLIENTS * 100);
     for number in 0..saved {
-        registry.delete_preset(&number.to_string()).unwrap();
+        registry.presets.delete(&number.to_string()).unwrap();
     }
     assert!(!registry.presets.contains_client(&ids[0]));
 }
@@ -91,7 +91,7 @@ fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
 fn what_a_client_reports_of_itself_is_short_in_json() {
     let mut registry = registry();
     let id = visit_of_the_longest(&mut registry, 1);
-    let client = registry.client(&id).unwrap().1;
+    let client = registry.table.client(&id).unwrap().1;
     assert_eq!(client.mac, "\"".repeat(128));
     assert!([&client.host_name, &client.os, &client.version].iter().all(|text| text.is_empty()));
     let usual = Hello {
@@ -107,7 +107,7 @@ fn what_a_client_reports_of_itself_is_short_in_json() {
     let (session, peer) = (SessionId(2), IpAddr::from([0xffff; 8]));
     let event = AudioEvent::Hello { session, peer, hello: usual.into(), greeting_sent: None };
     drop(registry.apply(event, WallTime::default()));
-    let client = registry.client_of_session(session).unwrap();
+    let client = registry.table.with_session(session).unwrap();
     assert_eq!((&*client.host_name, &*client.arch), ("küche", "aarch64"));
     assert_eq!(client.os, "Raspbian GNU/Linux 12 (bookworm)");
 }
@@ -134,11 +134,11 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
         while small.save_preset(&name.next().unwrap()).is_ok() {}
         registry.presets = small.presets;
     }
-    assert!(registry.presets().len() >= 4);
+    assert!(registry.presets.list.len() >= 4);
     for number in 6_500..MAX_CLIENTS as u64 {
         visit_of_the_longest(&mut registry, number);
     }
-    let groups: Vec<String> = registry.groups().map(|group| group.id.clone()).collect();
+    let groups: Vec<String> = registry.table.groups().map(|group| group.id.clone()).collect();
     assert_eq!(groups.len(), MAX_CLIENTS);
     for group in groups {
         drop(registry.set_group_name(&group, &long).unwrap());
@@ -157,8 +157,8 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
     let LoadOutcome::Saved(saved) = load(&dir).unwrap() else { panic!() };
     assert_eq!((saved.streams.len(), saved.sounds.len()), (streams.len(), sounds.len()));
     assert_eq!(back.restore(saved.groups), 0);
-    assert_eq!(back.restore_presets(saved.presets), Vec::<String>::new());
-    assert_eq!(back.presets(), registry.presets());
+    assert_eq!(back.presets.restore(saved.presets), Vec::<String>::new());
+    assert_eq!(back.presets.list, registry.presets.list);
     let again = store::Snapshot::new(&back, saved.streams, saved.sounds).into_text();
     assert!(again == text, "it comes back another");
 }
@@ -234,7 +234,7 @@ fn long_texts_are_cut_at_a_character() {
     let mut registry = registry();
     drop(hello(&mut registry, 1, "a"));
     drop(registry.set_client_name("a", &"ä\n".repeat(1_000)).unwrap());
-    assert_eq!(registry.client("a").unwrap().1.name.len(), MAX_TEXT);
+    assert_eq!(registry.table.client("a").unwrap().1.name.len(), MAX_TEXT);
 }
 
 #[test]
@@ -331,8 +331,8 @@ fn snapservers_own_file_is_read() {
     let LoadOutcome::Saved(SavedState { groups, .. }) = load(&dir).unwrap() else { panic!() };
     let mut registry = registry();
     assert_eq!(registry.restore(groups), 0);
-    let group = registry.groups().next().unwrap();
-    let client = registry.members(&group.id).next().unwrap();
+    let group = registry.table.groups().next().unwrap();
+    let client = registry.table.members(&group.id).next().unwrap();
     assert_eq!((client.volume, client.latency_ms, client.muted), (74, 50, true));
     assert_eq!(group.station, "default");
 }
