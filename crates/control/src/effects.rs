@@ -1,5 +1,7 @@
 //! What a change causes: commands, notices, a save.
 
+use serde_json::Value;
+
 use crate::backend::SessionCommand;
 
 /// The effects of a change; the order inside each list matters.
@@ -12,6 +14,8 @@ pub struct Effects {
     pub notices: Vec<Notice>,
     /// Whether the state has to be saved.
     pub save: bool,
+    /// Whether pages have to be shown something new, also without a save.
+    pub is_shown: bool,
     /// An id that has turned out to be shared; reported once while it is.
     pub shared: Option<SharedId>,
 }
@@ -39,6 +43,8 @@ pub enum Notice {
     GroupName(String),
     /// Groups or the set of clients have changed.
     Server,
+    /// Something else: the method and the parameters of its notification.
+    Message(&'static str, Value),
 }
 
 /// An id with which two machines are connected.
@@ -53,5 +59,17 @@ pub struct SharedId {
 impl Effects {
     pub(crate) fn notice(notice: Notice) -> Self {
         Self { notices: vec![notice], ..Self::default() }
+    }
+
+    /// A notification of something that pages show.
+    pub(crate) fn message(method: &'static str, params: Value) -> Self {
+        Self { is_shown: true, ..Self::notice(Notice::Message(method, params)) }
+    }
+
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.commands.extend(others.commands);
+        self.notices.extend(others.notices);
+        self.save |= others.save;
+        self.is_shown |= others.is_shown;
     }
 }

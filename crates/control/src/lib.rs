@@ -19,6 +19,7 @@ pub mod hooks;
 mod listeners;
 pub mod markup;
 mod methods;
+mod outside;
 mod peers;
 mod recordings;
 mod refusals;
@@ -29,12 +30,18 @@ mod views;
 
 pub use clients::registry;
 pub use clients::registry::store::MAX_ADDED;
-pub use control::{Answer, Clock, ConfigLoader, Control, Counters, HostInfo, count, registry_for};
-pub use events::EVENT_LIMITS;
+pub use cluster::calls::serve as serve_cluster;
+pub use control::{
+    Answer, Clock, ConfigLoader, Control, ControlOptions, ControlParts, Counters, HostInfo, count,
+    is_call_for_everyone, registry_for,
+};
 pub use events::history::{
     EVENT_KINDS, EVENT_SEVERITIES, EventKind, EventQuery, EventSeverity, NewEvent,
 };
+pub use events::{EVENT_LIMITS, EventLog};
 pub use history::sampler::{HISTORY_QUEUE, HistoryError, HistoryRequest, HistorySecond};
+pub use listeners::Listeners;
+pub use methods::reference::openrpc;
 pub use methods::roles::Caller;
 pub use methods::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
 pub use peers::long_calls::AnswerPermit;
@@ -43,10 +50,12 @@ pub use peers::subscription::{MeterSubscription, Subscription};
 pub use peers::{Inbox, PeerId};
 pub use recordings::closed_segment_json;
 pub use refusals::RefusalFilter;
+pub use relays::Relays;
 pub use settings::reload::ReloadReport;
 pub use stations::activity::{StationActivity, TICK};
-pub use stations::{plugin, titles};
-pub use views::icecast::set_icecast_sources;
+pub use stations::{mounts, plugin, titles};
+pub use views::Views;
+pub use views::icecast::{IcecastView, set_icecast_sources};
 pub use views::meter_feed::{MeterFrames, MeterSnapshot, status_notification};
 pub use views::run_statistics::{CALL_SECONDS, Histogram};
 pub use views::snapshot::{ClientSnapshot, ServerSnapshot, StationSnapshot};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use aulos_control::access::Role;
 use aulos_control::backend::{AudioEvent, SessionId};
 use aulos_control::registry::store::SavedState;
-use aulos_control::{Control, HostInfo, Inbox, registry_for};
+use aulos_control::{Clock, Control, ControlOptions, ControlParts, HostInfo, Inbox, registry_for};
 use aulos_server::relay::RtpRelayManager;
 use serde_json::Value;
 
@@ -33,9 +33,11 @@ impl World {
         let read = Arc::clone(&now);
         let audio = Arc::new(FakeBackend::default());
         let saved = SavedState::default();
-        let control =
-            Control::new(Arc::new(resolved), audio, relays, HostInfo::default(), registry, saved)
-                .with_clock(Box::new(move || *read.lock().unwrap()));
+        let config = Arc::new(resolved);
+        let host = HostInfo::default();
+        let parts = ControlParts { config, backend: audio, relays, host, registry, saved };
+        let clock = Clock::new(move || *read.lock().unwrap());
+        let control = Control::new(parts, ControlOptions { clock, ..ControlOptions::default() });
         Self { control, now, clients: 0 }
     }
 

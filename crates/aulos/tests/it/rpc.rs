@@ -11,7 +11,9 @@ use aulos_control::backend::{
     StationStatus,
 };
 use aulos_control::registry::store::SavedState;
-use aulos_control::{Caller, Control, HostInfo, Inbox, Notification, registry_for};
+use aulos_control::{
+    Caller, Control, ControlOptions, ControlParts, HostInfo, Inbox, Notification, registry_for,
+};
 use aulos_core::{ChannelMap, Lufs};
 use aulos_server::relay::RtpRelayManager;
 use serde_json::{Value, json};
@@ -168,10 +170,9 @@ fn control_of(text: &str) -> (Arc<FakeBackend>, Control) {
     let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
     let registry = registry_for(&resolved, 1);
     let relays = Box::new(RtpRelayManager::default());
-    (
-        backend.clone(),
-        Control::new(Arc::new(resolved), backend, relays, host, registry, SavedState::default()),
-    )
+    let (config, saved) = (Arc::new(resolved), SavedState::default());
+    let parts = ControlParts { config, backend: backend.clone(), relays, host, registry, saved };
+    (backend, Control::new(parts, ControlOptions::default()))
 }
 
 fn call(control: &Control, method: &str, params: &Value) -> Value {

@@ -1,4 +1,164 @@
-//! Announcements over the programme of a station.
+//! Announcements over the programme of a station: those that have not ended.
 
-pub(crate) mod announce;
-pub(crate) mod list;
+pub(crate) mod calls;
+
+use aulos_core::ChannelMap;
+use aulos_engine::announce::Ducking;
+use serde_json::{Value, json};
+
+use crate::backend::{AnnouncementEvent, AnnouncementOutcome, AnnouncementTarget, SessionId};
+use crate::clients::registry::Registry;
+use crate::effects::Effects;
+
+/// Every announcement of the server that has not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Announcements {
+    last: u64,
+    list: Vec<AnnouncementEntry>,
+}
+
+/// An announcement that has not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct AnnouncementEntry {
+    pub(crate) id: u64,
+    pub(crate) station: String,
+    pub(crate) target: AnnouncementTarget,
+    pub(crate) number: usize,
+    pub(crate) uri: String,
+    pub(crate) ducking: Ducking,
+    pub(crate) is_playing: bool,
+}
+
+impl AnnouncementEntry {
+    /// The announcement in the status of its station.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "id": self.id,
+            "group": self.group(),
+            "client": self.client(),
+            "uri": self.uri,
+            "duck_db": self.ducking.gain.get(),
+            "release_s": self.ducking.release.as_secs_f64(),
+            "state": if self.is_playing { "playing" } else { "waiting" },
+        })
+    }
+
+    /// The id of the group for which it is.
+    pub(crate) fn group(&self) -> Option<&str> {
+        match &self.target {
+            AnnouncementTarget::Group(id) => Some(id),
+            AnnouncementTarget::Station | AnnouncementTarget::Client(_) => None,
+        }
+    }
+
+    /// The id of the client for which it is.
+    pub(crate) fn client(&self) -> Option<&str> {
+        match &self.target {
+            AnnouncementTarget::Client(id) => Some(id),
+            AnnouncementTarget::Station | AnnouncementTarget::Group(_) => None,
+        }
+    }
+}
+
+impl Announcements {
+    /// The number of announcements to this target of a station.
+    pub(crate) fn count(&self, station: usize, target: &AnnouncementTarget) -> usize {
+        self.list.iter().filter(|one| one.number == station && one.target == *target).count()
+    }
+
+    /// The announcements of one station.
+    pub(crate) fn of_station(&self, station: usize) -> Vec<AnnouncementEntry> {
+        self.list.iter().filter(|entry| entry.number == station).cloned().collect()
+    }
+
+    /// The number of the next announcement.
+    const fn next_id(&self) -> u64 {
+        self.last + 1
+    }
+
+    /// Adds an announcement that the audio side has taken.
+    fn add(&mut self, entry: AnnouncementEntry) {
+        self.last = entry.id;
+        self.list.push(entry);
+    }
+
+    fn all(&self) -> &[AnnouncementEntry] {
+        &self.list
+    }
+
+    /// Handles what happened to an announcement.
+    pub(crate) fn handle_event(
+        &mut self,
+        id: u64,
+        event: AnnouncementEvent,
+        registry: &Registry,
+    ) -> Effects {
+        let Some(at) = self.list.iter().position(|entry| entry.id == id) else {
+            return Effects::default();
+        };
+        let entry = &mut self.list[at];
+        let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
+        match event {
+            AnnouncementEvent::Started => {
+                entry.is_playing = true;
+                params["state"] = json!("began");
+            }
+            AnnouncementEvent::Ended(outcome) => {
+                let (cause, reason) = outcome_text(outcome);
+                params["state"] = json!("ended");
+                params["cause"] = json!(cause);
+                params["reason"] = json!(reason);
+                let entry = self.list.remove(at);
+                params["clients"] = connected_clients(registry, &entry);
+                params["group"] = json!(entry.group());
+                params["client"] = json!(entry.client());
+            }
+        }
+        Effects::message("Aulos.OnAnnouncement", params)
+    }
+}
+
+/// The sessions of a target's connected clients, with their channel maps; `None` if the target does
+/// not play the station of this number.
+pub(crate) fn sessions(
+    registry: &Registry,
+    number: usize,
+    target: &AnnouncementTarget,
+) -> Option<Vec<(SessionId, ChannelMap)>> {
+    let (group, only) = match target {
+        AnnouncementTarget::Station => return None,
+        AnnouncementTarget::Group(id) => (registry.table.group(id)?, None),
+        AnnouncementTarget::Client(id) => (registry.table.client(id)?.0, Some(id)),
+    };
+    registry.stations.find(&group.station).filter(|(own, _)| *own == number)?;
+    let members = registry.table.members(&group.id);
+    let named = members.filter(|client| only.is_none_or(|only| client.id == *only));
+    Some(named.flat_map(|client| client.sessions().map(|one| (one, client.map))).collect())
+}
+
+/// The ids of the connected clients for which an announcement was.
+fn connected_clients(registry: &Registry, entry: &AnnouncementEntry) -> Value {
+    let AnnouncementEntry { station, number, target, .. } = entry;
+    if *target == AnnouncementTarget::Station {
+        return registry.table.clients_of_station(station).collect();
+    }
+    let sessions = sessions(registry, *number, target).into_iter().flatten();
+    let mut ids: Vec<&str> = sessions
+        .filter_map(|(session, _)| registry.table.with_session(session))
+        .map(|client| client.id.as_str())
+        .collect();
+    // A client may have several sessions.
+    ids.dedup();
+    ids.into()
+}
+
+fn outcome_text(outcome: AnnouncementOutcome) -> (&'static str, Option<String>) {
+    match outcome {
+        AnnouncementOutcome::Played => ("played", None),
+        AnnouncementOutcome::Cancelled => ("cancelled", None),
+        AnnouncementOutcome::Replaced => ("replaced", None),
+        AnnouncementOutcome::TooLong => ("too long", None),
+        AnnouncementOutcome::StationGone => ("station gone", None),
+        AnnouncementOutcome::Failed(why) => ("failed", Some(why)),
+    }
+}

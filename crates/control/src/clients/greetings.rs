@@ -11,7 +11,7 @@ use crate::clients::registry::Registry;
 
 /// The greetings that the audio backend has.
 #[derive(Debug, Default)]
-pub(crate) struct GreetingSync {
+pub(super) struct GreetingSync {
     /// Clients whose greeting differs from that of unknown clients.
     sent: HashMap<String, Greeting>,
     /// Clients whose greeting may have to be sent.
@@ -26,7 +26,7 @@ impl GreetingSync {
     /// Sends the greetings that changed; those for which the backend's queue is full are sent next
     /// time. Unless the server is `open` without a login, the backend must not answer any Hello by
     /// itself. `changed` are clients whose greeting may have changed.
-    pub(crate) fn refresh(
+    pub(super) fn refresh(
         &mut self,
         registry: &Registry,
         changed: HashSet<String>,

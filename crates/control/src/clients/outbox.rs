@@ -12,7 +12,7 @@ use crate::backend::{
 /// session. The queue thus holds at most two commands per session however long the backend is busy,
 /// and adding one takes the same time whatever its length.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(super) struct Outbox {
     order: BTreeMap<u64, SessionId>,
     pending: HashMap<SessionId, PendingCommands>,
     next: u64,
@@ -29,7 +29,7 @@ struct PendingCommands {
 }
 
 impl Outbox {
-    pub(crate) fn push(&mut self, command: SessionCommand) {
+    pub(super) fn push(&mut self, command: SessionCommand) {
         let session = command.session();
         let (next, line) = (&mut self.next, &mut self.order);
         let waiting = self.pending.entry(session).or_insert_with(|| {
@@ -47,7 +47,7 @@ impl Outbox {
     }
 
     /// Sends commands until the backend's queue is full.
-    pub(crate) fn flush(&mut self, backend: &dyn AudioBackend) {
+    pub(super) fn flush(&mut self, backend: &dyn AudioBackend) {
         while let Some((place, session)) = self.order.pop_first() {
             let Some(mut waiting) = self.pending.remove(&session) else { continue };
             while let Some(command) = waiting.take(session) {
@@ -62,7 +62,7 @@ impl Outbox {
     }
 
     /// Drops the commands of an ended session.
-    pub(crate) fn forget(&mut self, session: SessionId) {
+    pub(super) fn forget(&mut self, session: SessionId) {
         if let Some(waiting) = self.pending.remove(&session) {
             self.order.remove(&waiting.sequence);
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use aulos_core::TokenBucket;
-use aulos_io::SystemClock;
 use aulos_proto::snap::control::{Reply, RequestId, RpcError};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -18,7 +17,7 @@ use crate::control::state::Control;
 use crate::methods::method;
 use crate::methods::params::{Params, shorten};
 use crate::methods::roles::Caller;
-use crate::methods::rpc::{MethodResult, internal_error, method_not_found};
+use crate::methods::rpc::{CallOutput, MethodResult, internal_error, method_not_found};
 
 /// The methods that a node executes for others: what a controller of clients needs, and nothing that
 /// touches files, sources, users or the configuration.
@@ -36,16 +35,15 @@ pub(crate) const NODE_METHODS: &[&str] = &[
 /// `Aulos.GetClusterStatus`: a request to all nodes, which is awaited without a lock.
 pub(crate) fn get_status(context: &mut CallContext<'_>, _: &Params<'_>) -> MethodResult {
     let link = Arc::clone(link(context.control)?);
-    let own = context.control.node_document(context.inner);
+    let own = context.control.views().node(context.subjects);
     let request = link.request_status();
-    context.outcome.later_answer = Some(Box::pin(async move {
+    Ok(CallOutput::later(async move {
         let reports = match request {
             Some(answer) => answer.await.unwrap_or_default(),
             None => Vec::new(),
         };
-        Ok(status_json(&link.state(), &own, &reports))
-    }));
-    Ok(Value::Null)
+        Ok(status_json(&link.state(), &own.document(), &reports))
+    }))
 }
 
 /// `Aulos.CallNode`: the role of the caller is checked here, where it has logged in. The other node
@@ -66,7 +64,7 @@ pub(crate) fn call_node(context: &mut CallContext<'_>, params: &Params<'_>) -> M
     }
     let answer = link.call(node, request);
     let node = node.to_owned();
-    context.outcome.later_answer = Some(Box::pin(async move {
+    Ok(CallOutput::later(async move {
         let failed = |why: &str| internal_error(format!("node `{}`: {why}", shorten(&node)));
         let Some(answer) = answer else { return Err(failed("too many calls are under way")) };
         match answer.await {
@@ -76,8 +74,7 @@ pub(crate) fn call_node(context: &mut CallContext<'_>, params: &Params<'_>) -> M
             Ok(Err(error)) => Err(failed(&error.to_string())),
             Err(_) => Err(failed("this server is stopping")),
         }
-    }));
-    Ok(Value::Null)
+    }))
 }
 
 fn link(control: &Control) -> Result<&Arc<dyn ClusterLink>, RpcError> {
@@ -86,7 +83,7 @@ fn link(control: &Control) -> Result<&Arc<dyn ClusterLink>, RpcError> {
 }
 
 /// The result of a JSON-RPC answer; `None` if it is none.
-fn read_answer(bytes: &[u8]) -> Option<MethodResult> {
+fn read_answer(bytes: &[u8]) -> Option<Result<Value, RpcError>> {
     let mut answer: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
     if let Some(result) = answer.remove("result") {
         return Some(Ok(result));
@@ -152,52 +149,42 @@ fn node_json(
     }
 }
 
-impl Control {
-    /// Joins a cluster.
-    #[must_use]
-    pub fn with_cluster(mut self, link: Arc<dyn ClusterLink>) -> Self {
-        self.cluster = Some(link);
-        self
-    }
-
-    /// Answers requests of other nodes until their sender is gone.
-    pub async fn serve_cluster(self: Arc<Self>, mut requests: mpsc::Receiver<ClusterRequest>) {
-        let mut budget =
-            TokenBucket::new(NODE_CALLS, NODE_CALL_INTERVAL, aulos_core::Instant::ZERO);
-        while let Some(request) = requests.recv().await {
-            match request {
-                ClusterRequest::Status(answer) => {
-                    let document = self.node_document(&self.lock());
-                    // The asking task may have ended.
-                    answer.send(to_json_text(&document)).ok();
-                }
-                ClusterRequest::Call(call, answer) => {
-                    let text = if budget.try_take(SystemClock::now()) {
-                        self.execute_for_node(&call).await
-                    } else {
-                        count(&self.counters.node_calls_refused);
-                        refusal("too many calls; try again in a second")
-                    };
-                    answer.send(text).ok();
-                }
+/// Answers requests of other nodes until their sender is gone.
+pub async fn serve(control: Arc<Control>, mut requests: mpsc::Receiver<ClusterRequest>) {
+    let mut budget = TokenBucket::new(NODE_CALLS, NODE_CALL_INTERVAL, aulos_core::Instant::ZERO);
+    while let Some(request) = requests.recv().await {
+        match request {
+            ClusterRequest::Status(answer) => {
+                let view = control.views().node(&control.lock());
+                // The asking task may have ended.
+                answer.send(to_json_text(&view.document())).ok();
+            }
+            ClusterRequest::Call(call, answer) => {
+                let text = if budget.try_take(control.clock.local()) {
+                    execute_for_node(&control, &call).await
+                } else {
+                    count(&control.counters.node_calls_refused);
+                    refusal("too many calls; try again in a second")
+                };
+                answer.send(text).ok();
             }
         }
     }
+}
 
-    /// Executes a call of another node, with the role `control`: that node has checked its caller,
-    /// and NATS the node.
-    async fn execute_for_node(&self, call: &[u8]) -> String {
-        let parsed = serde_json::from_slice::<Map<String, Value>>(call).ok();
-        let name = parsed.as_ref().and_then(|call| call.get("method")?.as_str());
-        if call.len() > MAX_CALL || name.and_then(Self::node_method).is_none() {
-            count(&self.counters.node_calls_refused);
-            return refusal("the call is not one that a node executes for others");
-        }
-        count(&self.counters.node_calls);
-        let mut caller = Caller::new(Caller::internal().from, Role::Control);
-        let answer = self.request(&mut caller, call).await;
-        answer.map_or_else(|| refusal("the call has no id"), |answer| answer.into_parts().0)
+/// Executes a call of another node, with the role `control`: that node has checked its caller, and
+/// NATS the node.
+async fn execute_for_node(control: &Control, call: &[u8]) -> String {
+    let parsed = serde_json::from_slice::<Map<String, Value>>(call).ok();
+    let name = parsed.as_ref().and_then(|call| call.get("method")?.as_str());
+    if call.len() > MAX_CALL || name.and_then(Control::node_method).is_none() {
+        count(&control.counters.node_calls_refused);
+        return refusal("the call is not one that a node executes for others");
     }
+    count(&control.counters.node_calls);
+    let mut caller = Caller::new(Caller::internal().from, Role::Control);
+    let answer = control.request(&mut caller, call).await;
+    answer.map_or_else(|| refusal("the call has no id"), |answer| answer.into_parts().0)
 }
 
 fn refusal(why: &str) -> String {

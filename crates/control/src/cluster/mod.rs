@@ -11,7 +11,6 @@
 
 pub(crate) mod calls;
 pub(crate) mod node_document;
-pub(crate) mod settings;
 pub(crate) mod settings_sync;
 
 use std::fmt;

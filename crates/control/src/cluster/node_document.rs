@@ -8,8 +8,8 @@ use aulos_proto::nats::MAX_NODE_DOCUMENT;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::StationState;
-use crate::clients::registry::{Client, Group, MAX_CLIENTS, Registry, clip_text, to_json_text};
-use crate::control::state::{Control, ControlState};
+use crate::clients::registry::{Client, GroupView, MAX_CLIENTS, clip_text, to_json_text};
+use crate::stations::view::StationView;
 use crate::views::status_json::publication_part;
 
 /// The status of a node.
@@ -108,13 +108,14 @@ impl NodeDocument {
 }
 
 impl NodeGroup {
-    fn new(registry: &Registry, group: &Group) -> Self {
+    fn new(view: &GroupView) -> Self {
+        let group = &view.group;
         Self {
             id: group.id.clone(),
             name: group.name.clone(),
             stream_id: group.station.clone(),
             muted: group.muted,
-            clients: registry.table.members(&group.id).map(NodeClient::new).collect(),
+            clients: view.members().map(NodeClient::new).collect(),
         }
     }
 }
@@ -132,32 +133,50 @@ impl NodeClient {
     }
 }
 
-impl Control {
+/// This node at one moment, to be rendered without the lock of the state.
+#[derive(Debug)]
+pub(crate) struct NodeView {
+    pub(crate) host: String,
+    pub(crate) uptime_s: u64,
+    pub(crate) groups: Vec<GroupView>,
+    pub(crate) stations: Vec<StationView>,
+}
+
+impl NodeView {
+    pub(super) fn document(&self) -> NodeDocument {
+        let Self { host, uptime_s, groups, stations } = self;
+        NodeDocument::new(host, *uptime_s, groups, stations)
+    }
+}
+
+impl NodeDocument {
     /// The status of this node for the others. Groups with a connected client come first; those for
     /// which there is no room are counted.
-    pub(crate) fn node_document(&self, inner: &ControlState) -> NodeDocument {
-        let registry = &inner.registry;
-        let mut document = NodeDocument {
+    fn new(host: &str, uptime_s: u64, groups: &[GroupView], stations: &[StationView]) -> Self {
+        let is_used = |group: &&GroupView| group.members().any(|one| one.session.is_some());
+        let connected = |groups: &mut dyn Iterator<Item = &GroupView>| {
+            let members = groups.flat_map(GroupView::members);
+            members.filter(|client| client.session.is_some()).count() as u64
+        };
+        let of_station =
+            |name: &str| connected(&mut groups.iter().filter(|view| view.group.station == *name));
+        let mut document = Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            host: self.host.name.clone(),
-            uptime_s: self.started.elapsed().as_secs(),
-            client_count: registry.table.connected() as u64,
+            host: host.to_owned(),
+            uptime_s,
+            client_count: connected(&mut groups.iter()),
             groups_omitted: 0,
-            stations: inner
-                .slots()
-                .map(|(number, slot)| self.node_station(registry, number, slot))
+            stations: stations
+                .iter()
+                .map(|view| NodeStation::new(view, of_station(&view.station.name)))
                 .collect(),
             groups: Vec::new(),
         };
         let mut room = MAX_NODE_DOCUMENT.saturating_sub(to_json_text(&document).len());
-        let is_used = |group: &&Group| {
-            registry.table.members(&group.id).any(|client| client.session.is_some())
-        };
-        let groups = registry.table.groups();
-        let in_order = groups.clone().filter(is_used).chain(groups.filter(|one| !is_used(one)));
-        for group in in_order {
+        let unused = groups.iter().filter(|one| !is_used(one));
+        for group in groups.iter().filter(is_used).chain(unused) {
             // One byte for the comma, and some digits of the number of omitted groups.
-            let shape = NodeGroup::new(registry, group);
+            let shape = NodeGroup::new(group);
             let size = to_json_text(&shape).len() + 1;
             match room.checked_sub(size).filter(|room| *room > MAX_DIGITS) {
                 Some(rest) => {
@@ -169,16 +188,13 @@ impl Control {
         }
         document
     }
+}
 
-    fn node_station(
-        &self,
-        registry: &Registry,
-        number: usize,
-        slot: &crate::stations::slot::StationSlot,
-    ) -> NodeStation {
-        let (status, station) = (self.backend.status(number), &slot.station);
+impl NodeStation {
+    fn new(view: &StationView, client_count: u64) -> Self {
+        let StationView { station, status, .. } = view;
         let active = status.active.and_then(|index| station.sources.get(index));
-        NodeStation {
+        Self {
             name: station.name.clone(),
             state: match status.state {
                 StationState::Stopped => "stopped",
@@ -187,7 +203,7 @@ impl Control {
             }
             .to_owned(),
             active: active.map(|source| source.name.clone()),
-            client_count: registry.table.clients_of_station(&station.name).count() as u64,
+            client_count,
             publication: status.publication.as_ref().map(|part| publication_part(part).to_owned()),
         }
     }

@@ -10,23 +10,64 @@ use aulos_proto::nats::{SettingsKey, SettingsRecord};
 
 use crate::clients::registry::{Registry, shared};
 use crate::cluster::{ClusterLink, SettingsChange};
+use crate::effects::Effects;
 
 /// What the other nodes have, as far as it concerns clients and groups of this one.
 #[derive(Debug, Default)]
 pub(crate) struct SettingsSync {
-    pub(crate) known: HashMap<SettingsKey, SettingsRecord>,
+    known: HashMap<SettingsKey, SettingsRecord>,
     /// Clients that may have changed, with their groups.
-    pub(crate) stale: HashSet<String>,
+    stale: HashSet<String>,
 }
 
 impl SettingsSync {
+    /// Applies the next record of another node, if there is one.
+    pub(crate) fn receive(
+        &mut self,
+        link: &dyn ClusterLink,
+        registry: &mut Registry,
+    ) -> Option<Effects> {
+        let (key, record) = link.take_settings()?;
+        let effects = registry.apply_shared(&key, record);
+        let own = match &key {
+            SettingsKey::Client(id) => {
+                shared::client_settings(registry, id).map(SettingsRecord::Client)
+            }
+            SettingsKey::Group(id) => {
+                shared::group_settings(registry, id).map(SettingsRecord::Group)
+            }
+        };
+        if let Some(own) = own {
+            self.known.insert(key, own);
+        }
+        Some(effects)
+    }
+
+    /// Tells the other nodes of these clients and of those that could not be told of before.
+    /// Without a link there is nobody to tell.
+    pub(crate) fn send_changes(
+        &mut self,
+        link: Option<&dyn ClusterLink>,
+        registry: &Registry,
+        changed: &HashSet<String>,
+    ) {
+        match link {
+            Some(link) => {
+                self.note(changed);
+                self.send(registry, link);
+                self.tidy(registry);
+            }
+            None => self.stale.clear(),
+        }
+    }
+
     /// Notes clients that may have changed.
     pub(crate) fn note(&mut self, changed: &HashSet<String>) {
         self.stale.extend(changed.iter().cloned());
     }
 
     /// Sends what has changed; what the link does not take is sent next time.
-    pub(crate) fn send(&mut self, registry: &Registry, link: &dyn ClusterLink) {
+    fn send(&mut self, registry: &Registry, link: &dyn ClusterLink) {
         let known = &mut self.known;
         let mut is_busy = false;
         self.stale.retain(|id| {
@@ -53,7 +94,7 @@ impl SettingsSync {
     }
 
     /// Forgets groups that are gone.
-    pub(crate) fn tidy(&mut self, registry: &Registry) {
+    fn tidy(&mut self, registry: &Registry) {
         if self.known.len() > 2 * MAX_FORGOTTEN {
             self.known.retain(|key, _| match key {
                 SettingsKey::Client(id) => registry.table.client(id).is_some(),
@@ -84,6 +125,9 @@ fn send_one(
     }
     is_sent
 }
+
+/// Records that are applied at a time: the lock is held meanwhile.
+pub(crate) const MAX_APPLIED: usize = 256;
 
 /// Entries of groups and clients that are gone before they are looked for.
 const MAX_FORGOTTEN: usize = 2 * crate::clients::registry::MAX_CLIENTS;

@@ -6,17 +6,16 @@
 
 use std::net::IpAddr;
 
-use aulos_io::SystemClock;
 use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
 use serde_json::Value;
 use tokio::task::yield_now;
 
+use super::answer::Answer;
+use super::context::{CallContext, CallEffects};
+use super::counters::count;
+use super::state::{Control, Subjects};
 use crate::access::Role;
 use crate::cluster::calls::NODE_METHODS;
-use crate::control::answer::Answer;
-use crate::control::context::{CallContext, CallEffects, LaterAnswer};
-use crate::control::counters::count;
-use crate::control::state::{Control, ControlState};
 use crate::methods;
 use crate::methods::method::{self, COST_PER_CLIENT, CallCost, Method};
 use crate::methods::roles::{Caller, FORBIDDEN, UNAUTHORIZED};
@@ -46,19 +45,19 @@ impl Control {
             }
             let is_long = method.is_some_and(Method::is_long);
             let mut turn = if is_long { Some(long.turn().await) } else { None };
-            let begin = SystemClock::now();
+            let begin = self.clock.local();
             let done = self.call(caller, &request, method);
-            let name = method.map(|method| method.name);
-            self.statistics.count_call(name, SystemClock::now() - begin);
-            let result = match done.later_answer.filter(|_| request.id.is_some()) {
-                Some(later) => {
+            let result = match done.result {
+                Ok(CallOutput::Later(later)) if request.id.is_some() => {
                     turn = None;
                     long.pause(calls.answer_length());
                     later.await.map(CallOutput::Tree)
                 }
-                None => done.result,
+                result => result,
             };
             calls.answer(request, result, done.cost);
+            let name = method.map(|method| method.name);
+            self.statistics.count_call(name, self.clock.local() - begin);
             if turn.is_some() {
                 // The turn is still held, so other tasks run before the next long call.
                 let_others_run().await;
@@ -95,17 +94,6 @@ impl Control {
         Some(self.long_calls.answer_permit(from, length).await)
     }
 
-    /// Whether a line is a single call of a method that requires no login.
-    #[must_use]
-    pub fn is_call_for_everyone(line: &[u8]) -> bool {
-        let Ok(mut calls) = CallBatch::parse(line) else { return false };
-        !calls.is_batch()
-            && calls
-                .next()
-                .and_then(|request| methods::find(&request.method))
-                .is_some_and(|method| method.role == Role::None)
-    }
-
     /// A method that nodes of a cluster execute for each other.
     pub(crate) fn node_method(name: &str) -> Option<&'static Method> {
         NODE_METHODS.contains(&name).then(|| methods::find(name)).flatten()
@@ -121,63 +109,67 @@ impl Control {
         let has_id = request.id.is_some();
         // A read without an id has no effect and no answer.
         if !has_id && method.is_some_and(Method::only_reads) {
-            return FinishedCall::new(Ok(Value::Null));
+            return FinishedCall { result: Ok(Value::Null.into()), cost: 0 };
         }
-        if let Err(refused) = self.check_call_before_login(caller, &request.method) {
-            return FinishedCall::new(Err(refused));
+        if let Err(refused) = check_call_before_login(self, caller, &request.method) {
+            return FinishedCall { result: Err(refused), cost: 0 };
         }
         let Some(method) = method else {
-            return FinishedCall {
-                cost: UNKNOWN_METHOD_COST,
-                ..FinishedCall::new(Err(method_not_found()))
-            };
+            return FinishedCall { result: Err(method_not_found()), cost: UNKNOWN_METHOD_COST };
         };
-        let mut inner = self.lock();
-        let rendered_before = inner.rendered_bytes;
-        let peer = caller.peer;
-        let mut context = CallContext {
-            control: self,
-            inner: &mut inner,
-            caller,
-            has_id,
-            outcome: CallEffects::default(),
-        };
-        let result = method::authorize(context.caller, method).and_then(|()| {
-            context.inner.warn_of_alias(method, &request.method);
-            method.call(&mut context, &request.params)
+        let (result, cost) = self.change(|subjects| {
+            let peer = caller.peer;
+            warn_of_alias(subjects, method, &request.method);
+            let outcome = CallEffects::default();
+            let mut context =
+                CallContext { control: self, subjects: &mut *subjects, caller, outcome };
+            let result = method::authorize(context.caller, method)
+                .and_then(|()| method.call(&mut context, &request.params));
+            let CallEffects { changes, removed_stations } = context.outcome;
+            let commands = changes.iter().map(|effects| effects.commands.len()).sum::<usize>();
+            // Controllers are notified of each change before the next one is made.
+            for effects in changes {
+                self.apply_effects(subjects, effects, peer);
+            }
+            for number in removed_stations {
+                self.backend.remove_station(number);
+            }
+            let clients = subjects.clients.registry.table.client_count();
+            (result, method.cost.bytes(clients) + commands * COST_PER_CLIENT)
         });
-        let CallEffects { changes, removed_stations, text_answer, later_answer } = context.outcome;
-        let commands = changes.iter().map(|effects| effects.commands.len()).sum::<usize>();
-        // Controllers are notified of each change before the next one is made.
-        for effects in changes {
-            self.apply_effects(&mut inner, effects, peer);
-        }
-        for number in removed_stations {
-            self.backend.remove_station(number);
-        }
-        let cost = method.cost.bytes(inner.registry.table.client_count())
-            + commands * COST_PER_CLIENT
-            + inner.rendered_bytes.wrapping_sub(rendered_before);
-        let result =
-            result.map(|tree| text_answer.map_or(CallOutput::Tree(tree), CallOutput::Text));
-        FinishedCall { result, cost, later_answer }
+        FinishedCall { result, cost }
     }
+}
 
-    /// Limits the calls of a connection that has not logged in. Logins are limited per address by
-    /// the failed ones only, so that others behind the same router can still log in.
-    fn check_call_before_login(&self, caller: &mut Caller, method: &str) -> Result<(), RpcError> {
-        if caller.role != Role::None {
-            return Ok(());
-        }
-        let now = SystemClock::now();
-        let is_login = method == "Server.Authenticate";
-        if caller.login_budget.try_take(now) && (is_login || self.access.may_call(caller.from, now))
-        {
-            return Ok(());
-        }
-        count(&self.counters.calls_refused_before_login);
-        Err(rpc_error(FORBIDDEN, "too many calls before a login; try again in a second"))
+/// Limits the calls of a connection that has not logged in. Logins are limited per address by the
+/// failed ones only, so that others behind the same router can still log in.
+fn check_call_before_login(
+    control: &Control,
+    caller: &mut Caller,
+    method: &str,
+) -> Result<(), RpcError> {
+    if caller.role != Role::None {
+        return Ok(());
     }
+    let now = control.clock.local();
+    let is_login = method == "Server.Authenticate";
+    if caller.login_budget.try_take(now) && (is_login || control.access.may_call(caller.from, now))
+    {
+        return Ok(());
+    }
+    count(&control.counters.calls_refused_before_login);
+    Err(rpc_error(FORBIDDEN, "too many calls before a login; try again in a second"))
+}
+
+/// Whether a line is a single call of a method that requires no login.
+#[must_use]
+pub fn is_call_for_everyone(line: &[u8]) -> bool {
+    let Ok(mut calls) = CallBatch::parse(line) else { return false };
+    !calls.is_batch()
+        && calls
+            .next()
+            .and_then(|request| methods::find(&request.method))
+            .is_some_and(|method| method.role == Role::None)
 }
 
 /// Lets the short work of others be done between two long calls. A call over a new connection takes
@@ -192,30 +184,21 @@ async fn let_others_run() {
 /// A pass without other work takes a few microseconds.
 const PASSES_BETWEEN_LONG_CALLS: u32 = 4;
 
-/// A call that has been executed.
+/// A call that has been executed, or refused.
 struct FinishedCall {
-    result: Result<CallOutput, RpcError>,
+    result: MethodResult,
     /// Its cost in a batch, without the answer.
     cost: usize,
-    later_answer: Option<LaterAnswer>,
-}
-
-impl FinishedCall {
-    fn new(result: MethodResult) -> Self {
-        Self { result: result.map(CallOutput::Tree), cost: 0, later_answer: None }
-    }
 }
 
 /// The cost of a call of an unknown method in a batch.
 const UNKNOWN_METHOD_COST: usize = CallCost::Plain.bytes(0);
 
-impl ControlState {
-    /// Logs the first call that uses a former name of a method.
-    fn warn_of_alias(&mut self, method: &Method, called: &str) {
-        let alias = method.aliases.iter().copied().find(|alias| *alias == called);
-        if let Some(alias) = alias.filter(|alias| self.logged_aliases.insert(alias)) {
-            tracing::warn!("the control method {alias} is now called {}", method.name);
-        }
+/// Logs the first call that uses a former name of a method.
+fn warn_of_alias(subjects: &mut Subjects, method: &Method, called: &str) {
+    let alias = method.aliases.iter().copied().find(|alias| *alias == called);
+    if let Some(alias) = alias.filter(|alias| subjects.logged_aliases.insert(alias)) {
+        tracing::warn!("the control method {alias} is now called {}", method.name);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::access::LoginError;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What was cut, refused or answered with an error, by cause.
@@ -117,4 +119,13 @@ counters! {
 /// Adds one to one of the [`Counters`].
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(crate) fn count_denied(&self, denied: LoginError) {
+        count(match denied {
+            LoginError::WrongCredentials => &self.logins_failed,
+            LoginError::RateLimited => &self.logins_slowed,
+        });
+    }
 }

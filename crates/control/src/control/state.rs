@@ -9,34 +9,32 @@ use aulos_config::ResolvedConfig;
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::access::{AccessControl, AddressBuckets};
-use crate::announcements::list::AnnouncementList;
-use crate::backend::{AudioBackend, KickReason, RelayControl, StationStatus};
-use crate::clients::greetings::GreetingSync;
-use crate::clients::outbox::Outbox;
+use super::clock::Clock;
+use super::counters::Counters;
+use super::host::HostInfo;
+use crate::access::AccessControl;
+use crate::announcements::Announcements;
+use crate::backend::{AudioBackend, RelayControl};
+use crate::clients::Clients;
 use crate::clients::registry::Registry;
+use crate::clients::registry::store::SavedState;
 use crate::cluster::ClusterLink;
 use crate::cluster::settings_sync::SettingsSync;
-use crate::control::counters::Counters;
-use crate::events::history::EventHistory;
-use crate::history::sampler::{HistoryRequest, HistorySampler};
+use crate::events::EventLog;
+use crate::history::History;
+use crate::history::sampler::HistoryRequest;
 use crate::hooks::Hooks;
-use crate::listeners::access_log::AccessLog;
-use crate::listeners::table::ListenerTable;
+use crate::listeners::Listeners;
+use crate::outside::Outside;
 use crate::peers::Peers;
 use crate::peers::long_calls::LongCalls;
-use crate::peers::pending_update::PendingUpdate;
-use crate::refusals::RefusalFilter;
-use crate::relays::watch::RelayWatch;
-use crate::stations::art::ArtCache;
-use crate::stations::event_log::LogLimit;
-use crate::stations::slot::StationSlot;
+use crate::peers::updates::Updates;
+use crate::relays::Relays;
+use crate::stations::Stations;
 use crate::views::run_statistics::RunStatistics;
 
-/// The monotonic clock of the control plane.
-pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
-
-/// The control plane. All methods take `&self` and return at once.
+/// The control plane: a call or an event goes to its subject, and its effects to the outside. All
+/// methods take `&self` and return at once.
 pub struct Control {
     /// Replaced as a whole by a reload.
     pub(crate) resolved: Mutex<Arc<ResolvedConfig>>,
@@ -46,25 +44,23 @@ pub struct Control {
     pub(crate) cluster: Option<Arc<dyn ClusterLink>>,
     pub(crate) tasks_changed: Notify,
     pub(crate) backend: Arc<dyn AudioBackend>,
-    pub(crate) host: HostInfo,
-    /// The base URL of pictures: `http://HOST:PORT`.
-    pub(crate) base_url: String,
-    /// Requests to the history, if one is kept.
-    pub(crate) history: Option<mpsc::Sender<HistoryRequest>>,
+    /// The machine that the server runs on.
+    pub host: HostInfo,
     pub(crate) clock: Clock,
     pub(crate) started: Instant,
-    pub(crate) inner: Mutex<ControlState>,
-    /// The order of calls whose work grows with the number of clients; separate from the lock of
-    /// the state.
-    pub(crate) long_calls: LongCalls,
-    /// Web listeners, and the log of those that have ended.
-    pub(crate) listeners: ListenerTable,
-    pub(crate) access_log: AccessLog,
-    /// Relays are independent of stations.
-    pub(crate) relays: Mutex<Box<dyn RelayControl>>,
-    pub(crate) relay_watch: Mutex<RelayWatch>,
+    pub(super) subjects: Mutex<Subjects>,
+    pub(crate) peers: Mutex<Peers>,
+    /// Held by whoever renders and sends notifications, so that they go out in their order.
+    pub(super) delivery: Mutex<()>,
+    /// The order of calls whose work grows with the number of clients.
+    pub(super) long_calls: LongCalls,
     /// Incremented with every change that a page shows.
-    pub(crate) revision: watch::Sender<u64>,
+    pub(super) revision: watch::Sender<u64>,
+    pub(crate) statistics: RunStatistics,
+    /// Web listeners.
+    pub listeners: Listeners,
+    /// RTP relays.
+    pub relays: Relays,
     /// Users and permissions.
     pub access: AccessControl,
     /// Event hooks.
@@ -72,74 +68,74 @@ pub struct Control {
     /// Connections and requests that were cut or refused.
     pub counters: Counters,
     /// The newest events.
-    pub(crate) events: EventHistory,
-    pub(crate) log_limit: LogLimit,
-    pub(crate) refused_clients: RefusalFilter<KickReason>,
-    pub(crate) statistics: RunStatistics,
+    pub events: Arc<EventLog>,
 }
 
+/// What changes under the lock, by subject. No subject knows another one; what it needs of others
+/// is an argument.
 #[derive(Debug)]
-pub(crate) struct ControlState {
-    pub(crate) registry: Registry,
-    pub(crate) peers: Peers,
-    pub(crate) outbox: Outbox,
-    pub(crate) greetings: GreetingSync,
-    pub(crate) settings: SettingsSync,
-    pub(crate) history: HistorySampler,
-    /// Rate limit for unknown clients, per address: ids are free to invent, and each one is
-    /// remembered.
-    pub(crate) new_clients: AddressBuckets,
-    /// Indexed by station number; none where a station was removed.
-    pub(crate) slots: Vec<Option<StationSlot>>,
-    pub(crate) art: ArtCache,
-    pub(crate) announcements: AnnouncementList,
-    /// Each station's status at the last notification, without levels and times.
-    pub(crate) last_shown: Vec<StationStatus>,
-    /// A new client has connected and controllers have not been notified yet. At startup a thousand
-    /// clients may connect at once, and one full status for each would delay them all.
-    pub(crate) update_pending: PendingUpdate,
-    /// The time of the first client health report that pages have not shown yet.
-    pub(crate) health_changed_at: Option<Instant>,
-    /// When browsers that are gone were last looked for.
-    pub(crate) browsers_checked_at: Instant,
+pub(crate) struct Subjects {
+    pub(crate) clients: Clients,
+    pub(crate) stations: Stations,
+    pub(crate) announcements: Announcements,
+    pub(crate) shared_settings: SettingsSync,
+    pub(crate) history: History,
+    pub(crate) updates: Updates,
     /// The time of the oldest unsaved change.
     pub(crate) unsaved_since: Option<Instant>,
     /// Former names of methods whose use has been logged.
     pub(crate) logged_aliases: BTreeSet<&'static str>,
-    /// Control scripts that calls have named since the start.
-    pub(crate) named_plugins: u64,
-    /// Bytes of JSON rendered since the start, in answers and notifications; the cost of a batch is
-    /// measured with it.
-    pub(crate) rendered_bytes: usize,
+}
+
+/// What a control plane is made of.
+pub struct ControlParts {
+    /// The configuration.
+    pub config: Arc<ResolvedConfig>,
+    /// The audio.
+    pub backend: Arc<dyn AudioBackend>,
+    /// The RTP relays.
+    pub relays: Box<dyn RelayControl>,
+    /// The machine.
+    pub host: HostInfo,
+    /// The clients and groups.
+    pub registry: Registry,
+    /// The saved state, which is restored.
+    pub saved: SavedState,
+}
+
+/// What a control plane can do without.
+pub struct ControlOptions {
+    /// The clock.
+    pub clock: Clock,
+    /// The base URL of pictures, `http://HOST:PORT`; without it that of the configuration.
+    pub base_url: Option<String>,
+    /// Other servers on the network.
+    pub discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
+    /// The other nodes of its cluster.
+    pub cluster: Option<Arc<dyn ClusterLink>>,
+    /// Where the history is kept; without it there is none.
+    pub history: Option<mpsc::Sender<HistoryRequest>>,
+    /// Reads the configuration again.
+    pub config_loader: ConfigLoader,
+}
+
+impl Default for ControlOptions {
+    fn default() -> Self {
+        Self {
+            clock: Clock::default(),
+            base_url: None,
+            discovered_servers: watch::channel(Vec::new()).1,
+            cluster: None,
+            history: None,
+            config_loader: Box::new(|| {
+                Err("this server has no configuration file to read again".to_owned())
+            }),
+        }
+    }
 }
 
 /// Reads the configuration again; the error is the text that `aulos check` prints.
 pub type ConfigLoader = Box<dyn Fn() -> Result<ResolvedConfig, String> + Send + Sync>;
-
-/// The machine that the server runs on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostInfo {
-    /// Its host name.
-    pub name: String,
-    /// Its operating system.
-    pub os: String,
-    /// Its processor.
-    pub arch: String,
-}
-
-impl HostInfo {
-    /// Reads it from the system.
-    #[must_use]
-    pub fn of_machine() -> Self {
-        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-        let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-        Self {
-            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            os: pretty.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned(),
-            arch: std::env::consts::ARCH.to_owned(),
-        }
-    }
-}
 
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,10 +143,38 @@ impl fmt::Debug for Control {
     }
 }
 
+impl fmt::Debug for ControlParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlParts").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ControlOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlOptions").field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
 impl Control {
     /// A poisoned lock is taken all the same: the panic has been logged, and the state is
     /// consistent enough to continue.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ControlState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Subjects> {
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What every subject may use.
+    pub(crate) fn outside(&self) -> Outside<'_> {
+        let Self { hooks, counters, clock, .. } = self;
+        Outside { backend: &*self.backend, events: &self.events, hooks, counters, clock }
+    }
+
+    /// The configuration in use.
+    #[must_use]
+    pub fn config(&self) -> Arc<ResolvedConfig> {
+        Arc::clone(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

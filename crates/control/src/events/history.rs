@@ -166,8 +166,8 @@ impl EventHistory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, event: NewEvent) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub(crate) fn add(&self, event: NewEvent, now: SystemTime) {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let revision = self.lock().add(event, u64::try_from(since.as_millis()).unwrap_or(0));
         self.revision.send_replace(revision);
     }
@@ -361,9 +361,12 @@ mod tests {
     #[test]
     fn a_flood_of_clients_displaces_no_failure_and_is_counted() {
         let history = EventHistory::default();
-        history.add(event(EventKind::Source, EventSeverity::Warning, "source failed"));
+        history.add(event(EventKind::Source, EventSeverity::Warning, "source failed"), UNIX_EPOCH);
         for number in 0..MAX_EVENTS + 5 {
-            history.add(event(EventKind::Client, EventSeverity::Info, &number.to_string()));
+            history.add(
+                event(EventKind::Client, EventSeverity::Info, &number.to_string()),
+                UNIX_EPOCH,
+            );
         }
         let found = history.find(&EventQuery { kind: Some("source"), ..query(Role::Listen) });
         assert_eq!(texts(&found), ["source failed"]);
@@ -376,7 +379,7 @@ mod tests {
         let history = EventHistory::default();
         for number in 0..20 {
             let kind = if number % 2 == 0 { EventKind::Client } else { EventKind::Switch };
-            history.add(event(kind, EventSeverity::Info, &number.to_string()));
+            history.add(event(kind, EventSeverity::Info, &number.to_string()), UNIX_EPOCH);
         }
         let newest = history.find(&EventQuery { limit: 3, ..query(Role::Listen) });
         assert_eq!(texts(&newest), ["17", "18", "19"]);
@@ -389,10 +392,10 @@ mod tests {
     #[test]
     fn warnings_stay_until_they_are_acknowledged_and_logins_are_for_administrators() {
         let history = EventHistory::default();
-        history.add(event(EventKind::Login, EventSeverity::Warning, "login refused"));
-        history.add(event(EventKind::Silence, EventSeverity::Error, "silence"));
-        history.add(event(EventKind::Silence, EventSeverity::Info, "sound"));
-        history.add(event(EventKind::Level, EventSeverity::Warning, "peak"));
+        history.add(event(EventKind::Login, EventSeverity::Warning, "login refused"), UNIX_EPOCH);
+        history.add(event(EventKind::Silence, EventSeverity::Error, "silence"), UNIX_EPOCH);
+        history.add(event(EventKind::Silence, EventSeverity::Info, "sound"), UNIX_EPOCH);
+        history.add(event(EventKind::Level, EventSeverity::Warning, "peak"), UNIX_EPOCH);
         assert_eq!(history.unacknowledged(Role::Admin), 3);
         let found = history.find(&EventQuery { severity: Some("warning"), ..query(Role::Control) });
         assert_eq!((texts(&found), &found["unacknowledged"]), (vec!["silence", "peak"], &json!(2)));
@@ -406,8 +409,8 @@ mod tests {
     #[test]
     fn a_change_is_told_once_and_an_acknowledgement_is_a_change() {
         let history = EventHistory::default();
-        history.add(event(EventKind::Level, EventSeverity::Warning, "peak"));
-        history.add(event(EventKind::Login, EventSeverity::Warning, "login refused"));
+        history.add(event(EventKind::Level, EventSeverity::Warning, "peak"), UNIX_EPOCH);
+        history.add(event(EventKind::Login, EventSeverity::Warning, "login refused"), UNIX_EPOCH);
         let (revision, told) = history.changes_since(0, Role::Listen);
         assert_eq!(texts(&told.unwrap()), ["peak"]);
         assert_eq!(history.changes_since(revision, Role::Listen), (2, None));
@@ -420,7 +423,10 @@ mod tests {
         );
         // A reader that is far behind gets all of it in parts.
         for number in 0..MAX_CHANGES + 1 {
-            history.add(event(EventKind::Switch, EventSeverity::Info, &number.to_string()));
+            history.add(
+                event(EventKind::Switch, EventSeverity::Info, &number.to_string()),
+                UNIX_EPOCH,
+            );
         }
         let (part, told) = history.changes_since(3, Role::Listen);
         assert_eq!(told.unwrap()["events"].as_array().unwrap().len(), MAX_CHANGES);
@@ -431,7 +437,10 @@ mod tests {
     #[test]
     fn texts_of_peers_are_one_line_of_bounded_length() {
         let history = EventHistory::default();
-        history.add(event(EventKind::Source, EventSeverity::Info, &"a\nü".repeat(MAX_TEXT_BYTES)));
+        history.add(
+            event(EventKind::Source, EventSeverity::Info, &"a\nü".repeat(MAX_TEXT_BYTES)),
+            UNIX_EPOCH,
+        );
         let found = history.find(&query(Role::Listen));
         let text = texts(&found)[0];
         assert!(text.len() <= MAX_TEXT_BYTES + 3 && text.starts_with("a ü"), "{text}");

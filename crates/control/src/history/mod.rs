@@ -10,53 +10,68 @@ use aulos_files::history::{HistoryRange, Series};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::clients::registry::WallTime;
+use crate::backend::StationStatus;
 use crate::control::counters::count;
-use crate::control::state::{Control, ControlState};
-use crate::history::sampler::{HistoryError, HistoryRequest, HistorySecond};
+use crate::outside::Outside;
+use sampler::{HistoryError, HistoryRequest, HistorySampler, HistorySecond};
 
 /// Time limit of a query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Control {
-    /// Sets where the history is kept. Without it there is none.
-    #[must_use]
-    pub fn with_history(mut self, requests: mpsc::Sender<HistoryRequest>) -> Self {
-        self.history = Some(requests);
-        self
+/// The samples of the present second, and the way to the history; without one nothing is kept.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    sampler: HistorySampler,
+    requests: Option<mpsc::Sender<HistoryRequest>>,
+}
+
+impl History {
+    pub(crate) fn new(requests: Option<mpsc::Sender<HistoryRequest>>) -> Self {
+        Self { sampler: HistorySampler::default(), requests }
     }
 
-    /// Sends the second that is over to the history.
-    pub(crate) fn keep_second(&self, inner: &mut ControlState, now: WallTime) {
-        let Some(requests) = &self.history else { return };
-        let now = u32::try_from(now.sec).unwrap_or(u32::MAX);
-        let Some((time, records)) = inner.history.turn(now) else { return };
-        let name = |number: usize| Some(inner.slots.get(number)?.as_ref()?.station.name.clone());
+    /// Takes a sample of a station.
+    pub(crate) fn sample(&mut self, number: usize, station: &Station, status: &StationStatus) {
+        self.sampler.sample(number, station, status);
+    }
+
+    /// Sends the second that is over to the history; `name` gives the name of a station.
+    pub(crate) fn keep_second(
+        &mut self,
+        outside: Outside<'_>,
+        name: impl Fn(usize) -> Option<String>,
+    ) {
+        let Some(requests) = &self.requests else { return };
+        let now = u32::try_from(outside.clock.wall_time().sec).unwrap_or(u32::MAX);
+        let Some((time, records)) = self.sampler.turn(now) else { return };
         let records = records.into_iter().filter_map(|(number, one)| Some((name(number)?, one)));
         let second = HistorySecond { time, records: records.collect() };
         if requests.try_send(HistoryRequest::Second(second)).is_err() {
-            count(&self.counters.history_seconds_dropped);
+            count(&outside.counters.history_seconds_dropped);
         }
     }
 
-    /// What was measured of a station in a span of time.
-    ///
-    /// # Errors
-    /// [`HistoryError`].
-    pub async fn query_history(
-        &self,
-        station: &str,
-        range: HistoryRange,
-    ) -> Result<(Station, Series), HistoryError> {
-        let found = self.lock().slot(station).map(|(_, slot)| slot.station.clone());
-        let found = found.ok_or(HistoryError::UnknownStation)?;
-        let requests = self.history.as_ref().ok_or(HistoryError::Disabled)?;
-        let (reply, answer) = oneshot::channel();
-        let request = HistoryRequest::Query { station: station.to_owned(), range, reply };
-        requests.try_send(request).map_err(|_| HistoryError::Busy)?;
-        match timeout(QUERY_TIMEOUT, answer).await {
-            Ok(Ok(series)) => Ok((found, series.map_err(HistoryError::Io)?)),
-            _ => Err(HistoryError::Busy),
-        }
+    /// The queue of requests.
+    pub(crate) fn requests(&self) -> Option<mpsc::Sender<HistoryRequest>> {
+        self.requests.clone()
+    }
+}
+
+/// What was measured of a station in a span of time.
+///
+/// # Errors
+/// [`HistoryError`].
+pub(crate) async fn query(
+    requests: Option<mpsc::Sender<HistoryRequest>>,
+    station: &str,
+    range: HistoryRange,
+) -> Result<Series, HistoryError> {
+    let requests = requests.ok_or(HistoryError::Disabled)?;
+    let (reply, answer) = oneshot::channel();
+    let request = HistoryRequest::Query { station: station.to_owned(), range, reply };
+    requests.try_send(request).map_err(|_| HistoryError::Busy)?;
+    match timeout(QUERY_TIMEOUT, answer).await {
+        Ok(Ok(series)) => series.map_err(HistoryError::Io),
+        _ => Err(HistoryError::Busy),
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// The writing end; without a configured file nothing is written.
 #[derive(Debug)]
-pub(crate) struct AccessLog {
+pub(super) struct AccessLog {
     lines: Sender<String>,
     receiver: std::sync::Mutex<Option<Receiver<String>>>,
     is_enabled: AtomicBool,
@@ -27,18 +27,18 @@ impl Default for AccessLog {
 }
 
 impl AccessLog {
-    pub(crate) fn is_enabled(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn write(&self, line: String) {
+    pub(super) fn write(&self, line: String) {
         if self.lines.try_send(line).is_err() {
             tracing::warn!("a line of the access log was left out: its disk is too slow");
         }
     }
 
     /// Writes lines into the file that is configured at the time, until the future is dropped.
-    pub(crate) async fn run(&self, configured: impl Fn() -> Option<PathBuf>) {
+    pub(super) async fn run(&self, configured: impl Fn() -> Option<PathBuf>) {
         let receiver = self.receiver.lock().ok().and_then(|mut receiver| receiver.take());
         let Some(mut receiver) = receiver else { return };
         let mut has_failed = false;

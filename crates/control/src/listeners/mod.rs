@@ -1,11 +1,12 @@
-//! Registering web listeners, and the access log.
+//! Web listeners: who receives which station, and the access log.
 //!
 //! A listener is registered when its connection is handed to the audio side.
 
-pub(crate) mod access_log;
+mod access_log;
 pub(crate) mod table;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -13,67 +14,89 @@ use aulos_io::reactor::ListenerSession;
 use aulos_proto::http::ReceivedHead;
 use aulos_proto::uri::Uri;
 
-use crate::control::state::{Control, ControlState};
+use crate::control::clock::Clock;
+use crate::events::EventLog;
 use crate::events::history::{EventKind, EventSeverity, NewEvent};
-use crate::listeners::table::Listener;
-use crate::views::icecast::log_date;
+use crate::views::dates::log_date;
+use access_log::AccessLog;
+use table::{Listener, ListenerTable};
 
-impl Control {
-    /// Registers a listener by the head of its request. Its session goes to the audio side.
-    pub fn register_listener(&self, head: &[u8], from: IpAddr) -> Arc<ListenerSession> {
+/// The web listeners, and the log of those that have ended.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    table: ListenerTable,
+    access_log: AccessLog,
+}
+
+impl Listeners {
+    /// Registers a listener by the head of its request; `station_of` gives the station of a path.
+    /// Its session goes to the audio side.
+    pub(crate) fn register(
+        &self,
+        (head, from): (&[u8], IpAddr),
+        now: Instant,
+        events: &EventLog,
+        station_of: impl FnOnce(&str) -> Option<String>,
+    ) -> Arc<ListenerSession> {
         let session = Arc::<ListenerSession>::default();
         let (request, path) = request_line(head);
         let field = |name: &str| {
             let head = ReceivedHead::parse(head).ok()?;
             Some(printable(&String::from_utf8_lossy(head.field(name)?)))
         };
-        let station = station_of(&self.lock(), &path);
         let listener = Listener {
             id: 0,
-            station,
+            station: station_of(&path),
             request,
             from,
             agent: field("user-agent").unwrap_or_default(),
             referer: field("referer").unwrap_or_default(),
-            since: Instant::now(),
+            since: now,
             session: Arc::clone(&session),
         };
-        self.add_listener_event(&listener, "connected");
-        self.listeners.add(listener);
+        add_event(events, &listener, "connected");
+        self.table.add(listener);
         session
     }
 
-    /// Writes the access log until the future is dropped.
-    pub async fn write_access_log(&self) {
-        self.access_log.run(|| self.config().http.access_log.clone()).await;
+    /// Writes the access log into the file that is configured at the time, until the future is
+    /// dropped.
+    pub async fn write_access_log(&self, configured: impl Fn() -> Option<PathBuf>) {
+        self.access_log.run(configured).await;
     }
 
     /// Logs the listeners that have ended since the last call.
-    pub(crate) fn log_ended_listeners(&self, inner: &ControlState) {
-        for listener in self.listeners.take_ended(|name| inner.slot(name).is_some()) {
+    pub(crate) fn log_ended(
+        &self,
+        clock: &Clock,
+        events: &EventLog,
+        is_station: impl Fn(&str) -> bool,
+    ) {
+        for listener in self.table.take_ended(is_station) {
             if listener.session.is_streaming() && self.access_log.is_enabled() {
-                self.access_log.write(access_line(&listener, SystemTime::now()));
+                let seconds = clock.now().saturating_duration_since(listener.since).as_secs();
+                self.access_log.write(access_line(&listener, clock.wall(), seconds));
             }
-            self.add_listener_event(&listener, "disconnected");
+            add_event(events, &listener, "disconnected");
         }
+    }
+
+    pub(crate) const fn table(&self) -> &ListenerTable {
+        &self.table
     }
 }
 
-impl Control {
-    /// Adds an event of a listener of a station, within the limit of lines that peers can cause.
-    /// Its address is personal data, which listeners may not see.
-    fn add_listener_event(&self, listener: &Listener, what: &str) {
-        let Some(station) = listener.station.as_ref().filter(|_| self.log_limit.admits()) else {
-            return;
-        };
-        self.add_event(NewEvent {
-            kind: EventKind::Listener,
-            severity: EventSeverity::Info,
-            station: Some(station.clone()),
-            subject: listener.agent.clone(),
-            text: format!("web listener {what}"),
-        });
-    }
+/// Adds an event of a listener of a station, within the limit of lines that peers can cause.
+/// Its address is personal data, which listeners may not see.
+fn add_event(events: &EventLog, listener: &Listener, what: &str) {
+    let Some(station) = listener.station.as_ref().filter(|_| events.admits()) else { return };
+    events.add(NewEvent {
+        kind: EventKind::Listener,
+        severity: EventSeverity::Info,
+        station: Some(station.clone()),
+        subject: listener.agent.clone(),
+        text: format!("web listener {what}"),
+    });
 }
 
 /// The first line without its query, and the decoded path behind `/listen/`.
@@ -89,12 +112,6 @@ fn request_line(head: &[u8]) -> (String, String) {
     (printable(&format!("{method} {path} {version}")), name)
 }
 
-/// The station of a path, by its name or by its name with an ending.
-fn station_of(inner: &ControlState, name: &str) -> Option<String> {
-    let named = |name: &str| inner.slot(name).map(|(_, slot)| slot.station.name.clone());
-    named(name).or_else(|| named(name.rsplit_once('.')?.0))
-}
-
 /// At most 200 characters in one line, without what would end a field of the access log.
 fn printable(text: &str) -> String {
     let letters = text.chars().filter(|c| !c.is_control()).take(200);
@@ -102,8 +119,8 @@ fn printable(text: &str) -> String {
 }
 
 /// A line of the access log: the combined format, and the seconds as the last field, as in Icecast.
-fn access_line(listener: &Listener, now: SystemTime) -> String {
-    let Listener { from, request, agent, referer, session, since, .. } = listener;
+fn access_line(listener: &Listener, now: SystemTime, seconds: u64) -> String {
+    let Listener { from, request, agent, referer, session, .. } = listener;
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     format!(
         "{} - - [{}] \"{request}\" 200 {} \"{}\" \"{}\" {}\n",
@@ -112,7 +129,7 @@ fn access_line(listener: &Listener, now: SystemTime) -> String {
         session.bytes(),
         or_dash(referer),
         or_dash(agent),
-        since.elapsed().as_secs(),
+        seconds,
     )
 }
 
@@ -138,6 +155,6 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(951_825_599);
         let expected = "192.0.2.7 - - [29/Feb/2000:11:59:59 +0000] \"GET /listen/a%20b.ogg \
                         HTTP/1.1\" 200 0 \"-\" \"VLC '3'\" 0\n";
-        assert_eq!(access_line(&listener, now), expected);
+        assert_eq!(access_line(&listener, now, 0), expected);
     }
 }

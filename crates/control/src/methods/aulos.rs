@@ -5,14 +5,9 @@ use aulos_engine::recorder::MAX_PRE_ROLL;
 use serde_json::json;
 
 use crate::access::Role;
-use crate::announcements::announce;
-use crate::clients::extension_methods;
 use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType, Presence};
-use crate::recordings::markers;
-use crate::stations::{fallback, sound};
-use crate::views::meter_feed;
-use crate::{cluster, events, hooks, recordings, relays};
+use crate::{announcements, clients, cluster, events, hooks, peers, recordings, relays, stations};
 
 const STATION: Param = Param::required("station", ParamType::Text, "the station's name");
 const CLIENT: Param = Param::required("client", ParamType::Text, "the client's id");
@@ -42,14 +37,14 @@ pub(crate) const STATUS: &[Method] = &[
         "Aulos.GetInfo",
         Role::None,
         "Return the name and version of this server",
-        |_, _| Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION") })),
+        |_, _| Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION") }).into()),
     )
     .returns(&[("name", "string"), ("version", "string")]),
     Method::new(
         "Aulos.GetServers",
         Role::Listen,
         "List other servers on the network",
-        extension_methods::get_servers,
+        clients::calls::get_servers,
     )
     .returns(&[("servers", "array")]),
     Method::new(
@@ -92,7 +87,7 @@ pub(crate) const STATUS: &[Method] = &[
         "Aulos.Subscribe",
         Role::Listen,
         "Set what this WebSocket is sent: the status when it changes, meters as binary frames, and events",
-        meter_feed::subscribe,
+        peers::calls::subscribe,
     )
     .params(&[
         Param::default(
@@ -101,7 +96,7 @@ pub(crate) const STATUS: &[Method] = &[
             Presence::Bool(false),
             "send `Aulos.OnStatus` now and after each change",
         ),
-        Param::optional("meters", meter_feed::METERS, "without it no meters are sent"),
+        Param::optional("meters", peers::calls::METERS, "without it no meters are sent"),
         Param::default(
             "events",
             ParamType::Bool,
@@ -116,9 +111,9 @@ pub(crate) const STATUS: &[Method] = &[
         Role::Admin,
         "Read the configuration file again and apply the differences",
         |context, _| {
-            let (report, effects) = context.control.reload_call(context.inner)?;
+            let (report, effects) = context.control.reload_call(context.subjects)?;
             context.push_effects(effects);
-            Ok(report.json())
+            Ok(report.json().into())
         },
     )
     .returns(&[
@@ -140,17 +135,17 @@ pub(crate) const EVENTS: &[Method] = &[
         "Aulos.GetEvents",
         Role::Listen,
         "Return the newest events of the server, or those that follow one",
-        events::get,
+        events::calls::get,
     )
-    .params(events::QUERY)
+    .params(events::calls::QUERY)
     .returns(EVENT_LIST_MEMBERS),
     Method::new(
         "Aulos.AcknowledgeEvents",
         Role::Control,
         "Acknowledge one warning or error, or all up to one",
-        events::acknowledge,
+        events::calls::acknowledge,
     )
-    .params(events::ACKNOWLEDGEMENT)
+    .params(events::calls::ACKNOWLEDGEMENT)
     .returns(&[("acknowledged", "integer"), ("unacknowledged", "integer")])
     .notifies(&["Aulos.OnEvents"]),
 ];
@@ -160,7 +155,7 @@ pub(crate) const SOUND: &[Method] = &[
         "Aulos.GetLoudness",
         Role::Listen,
         "Return the loudness of a station and its sources (EBU R 128)",
-        sound::get_loudness,
+        stations::calls::get_loudness,
     )
     .params(&[STATION])
     .returns(&[("station", "string"), ("loudness", "object"), ("sources", "array")]),
@@ -168,7 +163,7 @@ pub(crate) const SOUND: &[Method] = &[
         "Aulos.ResetLoudness",
         Role::Control,
         "Restart the loudness measurement of a station and its sources",
-        sound::reset_loudness,
+        stations::calls::reset_loudness,
     )
     .params(&[STATION])
     .returns(&[("station", "string")]),
@@ -176,7 +171,7 @@ pub(crate) const SOUND: &[Method] = &[
         "Aulos.GetNormalize",
         Role::Listen,
         "Return a station's loudness normalization and its state",
-        sound::get_normalize,
+        stations::calls::get_normalize,
     )
     .params(&[STATION])
     .returns(&[("station", "string"), ("normalize", "object|null"), ("status", "object|null")]),
@@ -184,7 +179,7 @@ pub(crate) const SOUND: &[Method] = &[
         "Aulos.SetNormalize",
         Role::Control,
         "Change or disable a station's loudness normalization",
-        sound::set_normalize,
+        stations::calls::set_normalize,
     )
     .params(&[
         STATION,
@@ -200,7 +195,7 @@ pub(crate) const SOUND: &[Method] = &[
         "Aulos.SetCompare",
         Role::Control,
         "Play a station's programme without normalization, at the same loudness",
-        sound::set_compare,
+        stations::calls::set_compare,
     )
     .params(&[STATION, Param::required("compare", ParamType::Bool, "")])
     .returns(&[("station", "string"), ("compare", "boolean")])
@@ -209,7 +204,7 @@ pub(crate) const SOUND: &[Method] = &[
         "Aulos.GetEqualizer",
         Role::Listen,
         "Return the bands of a station's equalizer",
-        sound::get_equalizer,
+        stations::calls::get_equalizer,
     )
     .params(&[STATION])
     .returns(&[("station", "string"), ("equalizer", "array")]),
@@ -217,7 +212,7 @@ pub(crate) const SOUND: &[Method] = &[
         "Aulos.SetEqualizer",
         Role::Control,
         "Set the bands of a station's equalizer",
-        sound::set_equalizer,
+        stations::calls::set_equalizer,
     )
     .params(&[
         STATION,
@@ -236,7 +231,7 @@ pub(crate) const VOLUME: &[Method] = &[
         "Aulos.SetVolume",
         Role::Control,
         "Set or change the volume of a client or a group",
-        extension_methods::set_volume,
+        clients::calls::set_volume,
     )
     .params(&[
         Param::optional("client", ParamType::Text, "the client's id; or `group`"),
@@ -250,7 +245,7 @@ pub(crate) const VOLUME: &[Method] = &[
         "Aulos.SetVolumeCap",
         Role::Admin,
         "Set the maximum volume of a client",
-        extension_methods::set_cap,
+        clients::calls::set_cap,
     )
     .params(&[CLIENT, Param::required("percent", ParamType::Integer, "0 to 100")])
     .returns(&[("cap", "integer")])
@@ -259,7 +254,7 @@ pub(crate) const VOLUME: &[Method] = &[
         "Aulos.SetChannelMap",
         Role::Control,
         "Set which channels of its stream a client plays",
-        extension_methods::set_map,
+        clients::calls::set_map,
     )
     .params(&[
         CLIENT,
@@ -274,7 +269,7 @@ pub(crate) const PRESETS: &[Method] = &[
         "Aulos.GetPresets",
         Role::Listen,
         "List all presets, or return one with its groups",
-        extension_methods::get_presets,
+        clients::calls::get_presets,
     )
     .params(&[Param::optional("name", ParamType::Text, "the preset to return")])
     .returns(&[("presets", "array")])
@@ -283,7 +278,7 @@ pub(crate) const PRESETS: &[Method] = &[
         "Aulos.SavePreset",
         Role::Control,
         "Save the groups as a preset",
-        extension_methods::save_preset,
+        clients::calls::save_preset,
     )
     .params(&[PRESET])
     .returns(&[("presets", "array")])
@@ -292,7 +287,7 @@ pub(crate) const PRESETS: &[Method] = &[
         "Aulos.ApplyPreset",
         Role::Control,
         "Restore the groups of a preset",
-        extension_methods::apply_preset,
+        clients::calls::apply_preset,
     )
     .params(&[
         PRESET,
@@ -305,7 +300,7 @@ pub(crate) const PRESETS: &[Method] = &[
         "Aulos.DeletePreset",
         Role::Control,
         "Delete a preset",
-        extension_methods::delete_preset,
+        clients::calls::delete_preset,
     )
     .params(&[PRESET])
     .returns(&[("presets", "array")])
@@ -317,7 +312,7 @@ pub(crate) const SOURCES: &[Method] = &[
         "Aulos.SetSource",
         Role::Control,
         "Select a station's source, or return to automatic selection",
-        fallback::set_source,
+        stations::calls::set_source,
     )
     .params(&[
         STATION,
@@ -328,7 +323,10 @@ pub(crate) const SOURCES: &[Method] = &[
         ),
         Param::optional(
             "for_s",
-            ParamType::Seconds { min: fallback::MIN_DURATION_S, max: fallback::MAX_DURATION_S },
+            ParamType::Seconds {
+                min: stations::calls::MIN_DURATION_S,
+                max: stations::calls::MAX_DURATION_S,
+            },
             "how long the selection lasts; without it until the source fails",
         ),
     ])
@@ -348,7 +346,7 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
         "Aulos.Announce",
         Role::Control,
         "Play a sound over a station's programme, which is ducked meanwhile",
-        announce::announce,
+        announcements::calls::announce,
     )
     .params(&[
         Param::optional(
@@ -377,7 +375,10 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
         ),
         Param::default(
             "gain_db",
-            ParamType::Number { min: announce::MIN_GAIN_DB, max: announce::MAX_GAIN_DB },
+            ParamType::Number {
+                min: announcements::calls::MIN_GAIN_DB,
+                max: announcements::calls::MAX_GAIN_DB,
+            },
             Presence::Number(0.0),
             "additional gain of the announcement, in decibels",
         ),
@@ -395,7 +396,10 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
         ),
         Param::optional(
             "loudness_lufs",
-            ParamType::Number { min: announce::MIN_LOUDNESS, max: announce::MAX_LOUDNESS },
+            ParamType::Number {
+                min: announcements::calls::MIN_LOUDNESS,
+                max: announcements::calls::MAX_LOUDNESS,
+            },
             "the loudness of the announcement, in place of the station's",
         ),
         Param::optional("key", ParamType::Text, "replaces those that wait with the same key"),
@@ -406,7 +410,7 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
         "Aulos.CancelAnnouncement",
         Role::Control,
         "Cancel an announcement, or all of a station, group or client",
-        announce::cancel,
+        announcements::calls::cancel,
     )
     .params(&[
         Param::optional(
@@ -431,7 +435,7 @@ pub(crate) const RELAYS: &[Method] = &[
         "Aulos.GetRelays",
         Role::Listen,
         "List the RTP relays and their counters",
-        relays::get,
+        relays::calls::get,
     )
     .params(&[Param::default(
         "streams",
@@ -445,7 +449,7 @@ pub(crate) const RELAYS: &[Method] = &[
         "Aulos.AddRelay",
         Role::Admin,
         "Add an RTP relay, which runs until the server ends",
-        relays::add,
+        relays::calls::add,
     )
     .unchecked_params(&[
         Param::required("name", ParamType::Text, ""),
@@ -460,7 +464,7 @@ pub(crate) const RELAYS: &[Method] = &[
     ])
     .returns(&[("name", "string"), ("listen", "string"), ("dest", "string")])
     .heavy(),
-    Method::new("Aulos.RemoveRelay", Role::Admin, "Remove an RTP relay", relays::remove)
+    Method::new("Aulos.RemoveRelay", Role::Admin, "Remove an RTP relay", relays::calls::remove)
         .params(&[Param::required("name", ParamType::Text, "the relay's name")])
         .returns(&[("name", "string")])
         .heavy(),
@@ -484,7 +488,7 @@ const AGO_S: Param = Param::optional(
 );
 const IN_S: Param = Param::optional(
     "in_s",
-    ParamType::Seconds { min: 0.0, max: recordings::MAX_AHEAD_S },
+    ParamType::Seconds { min: 0.0, max: recordings::calls::MAX_AHEAD_S },
     "the moment after now",
 );
 const FRAME: Param =
@@ -497,7 +501,7 @@ pub(crate) const RECORDINGS: &[Method] = &[
         "Aulos.GetRecordings",
         Role::Listen,
         "List the recorders and their state",
-        recordings::get,
+        recordings::calls::get,
     )
     .params(&[Param::optional("station", ParamType::Text, "only the recorders of this station")])
     .returns(&[("recorders", "array")]),
@@ -505,7 +509,7 @@ pub(crate) const RECORDINGS: &[Method] = &[
         "Aulos.StartRecording",
         Role::Control,
         "Start recorders at an exact moment, which may be in the pre-roll",
-        recordings::start,
+        recordings::calls::start,
     )
     .params(COMMAND_PARAMS)
     .returns(COMMAND_RESULT)
@@ -514,12 +518,12 @@ pub(crate) const RECORDINGS: &[Method] = &[
         "Aulos.StopRecording",
         Role::Control,
         "Stop recorders at an exact moment",
-        recordings::stop,
+        recordings::calls::stop,
     )
     .params(COMMAND_PARAMS)
     .returns(COMMAND_RESULT)
     .notifies(&["Aulos.OnRecording"]),
-    Method::new("Aulos.PauseRecording", Role::Control, "Pause recorders", recordings::pause)
+    Method::new("Aulos.PauseRecording", Role::Control, "Pause recorders", recordings::calls::pause)
         .params(&[
             RECORDER_STATIONS,
             RECORDER_NAMES,
@@ -540,7 +544,7 @@ pub(crate) const RECORDINGS: &[Method] = &[
         "Aulos.ResumeRecording",
         Role::Control,
         "Resume paused recorders",
-        recordings::resume,
+        recordings::calls::resume,
     )
     .params(COMMAND_PARAMS)
     .returns(COMMAND_RESULT)
@@ -549,25 +553,30 @@ pub(crate) const RECORDINGS: &[Method] = &[
         "Aulos.CutRecording",
         Role::Control,
         "End the file of a recording and begin the next one, without a gap",
-        recordings::cut,
+        recordings::calls::cut,
     )
     .params(COMMAND_PARAMS)
     .returns(COMMAND_RESULT)
     .notifies(&["Aulos.OnRecording"]),
-    Method::new("Aulos.AddMarker", Role::Control, "Label a frame of a recording", markers::add)
-        .params(&[
-            Param::required(
-                "label",
-                ParamType::Text,
-                "1 to 128 bytes of UTF-8 without control characters",
-            ),
-            RECORDER_STATIONS,
-            RECORDER_NAMES,
-            AT,
-            AGO_S,
-            IN_S,
-            FRAME,
-        ])
-        .returns(COMMAND_RESULT)
-        .notifies(&["Aulos.OnRecording"]),
+    Method::new(
+        "Aulos.AddMarker",
+        Role::Control,
+        "Label a frame of a recording",
+        recordings::markers::add,
+    )
+    .params(&[
+        Param::required(
+            "label",
+            ParamType::Text,
+            "1 to 128 bytes of UTF-8 without control characters",
+        ),
+        RECORDER_STATIONS,
+        RECORDER_NAMES,
+        AT,
+        AGO_S,
+        IN_S,
+        FRAME,
+    ])
+    .returns(COMMAND_RESULT)
+    .notifies(&["Aulos.OnRecording"]),
 ];

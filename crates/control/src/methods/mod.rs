@@ -73,7 +73,7 @@ mod tests {
     fn a_former_name_finds_the_method_of_today() {
         const ROWS: &[Method] = &[Method {
             aliases: &["Aulos.Before"],
-            ..Method::new("Aulos.Now", Role::Admin, "", |_, _| Ok(serde_json::Value::Null))
+            ..Method::new("Aulos.Now", Role::Admin, "", |_, _| Ok(serde_json::Value::Null.into()))
         }];
         for name in ["Aulos.Now", "Aulos.Before"] {
             assert_eq!(find_in(ROWS.iter(), name).map(|method| method.name), Some("Aulos.Now"));

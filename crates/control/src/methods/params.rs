@@ -442,6 +442,29 @@ fn join(words: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
+/// The error for a name that does not exist, with those that do. `kind` is what it names, one and
+/// several.
+pub(crate) fn unknown_name<'a>(
+    prefix: &str,
+    kind: (&str, &str),
+    name: &str,
+    mut known: impl Iterator<Item = &'a str>,
+) -> RpcError {
+    let (one, several) = kind;
+    let shown: Vec<&str> = known.by_ref().take(MAX_NAMES_SHOWN).collect();
+    let more = if known.next().is_some() { ", ..." } else { "" };
+    let there = match &shown[..] {
+        [] => format!("there are no {several}"),
+        [only] => format!("there is `{only}`"),
+        list => format!("there are {}{more}", quoted_list(list)),
+    };
+    let name = shorten(name);
+    internal_error(format!("{prefix}there is no {one} `{name}`; {there}"))
+}
+
+/// Limit of names that an error lists.
+const MAX_NAMES_SHOWN: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;

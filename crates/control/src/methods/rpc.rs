@@ -4,6 +4,8 @@
 //! and snapserver's error texts. Calls are handed out one at a time, so that the caller can yield
 //! between two of them.
 
+use std::pin::Pin;
+
 use aulos_proto::snap::control::{IncomingMessage, Reply, Request, RpcError, code, parse_incoming};
 use serde_json::Value;
 
@@ -15,14 +17,40 @@ use crate::clients::registry::NotFound;
 pub(crate) const MAX_BATCH_COST: usize = 8 << 20;
 
 /// What a method returns.
-pub(crate) type MethodResult = Result<Value, RpcError>;
+pub(crate) type MethodResult = Result<CallOutput, RpcError>;
 
-/// The result of a call.
+/// The answer of a method. A long one is rendered without the lock of the state, and only if the
+/// call has an id.
 pub(crate) enum CallOutput {
     /// A JSON tree.
     Tree(Value),
-    /// Rendered JSON.
+    /// JSON that was rendered already.
     Text(String),
+    /// A view of the state, which renders the JSON.
+    View(Box<dyn FnOnce() -> String + Send>),
+    /// An answer that is known later.
+    Later(LaterAnswer),
+}
+
+/// An answer that is known later.
+pub(crate) type LaterAnswer = Pin<Box<dyn Future<Output = Result<Value, RpcError>> + Send>>;
+
+impl CallOutput {
+    pub(crate) fn view(render: impl FnOnce() -> String + Send + 'static) -> Self {
+        Self::View(Box::new(render))
+    }
+
+    pub(crate) fn later(
+        answer: impl Future<Output = Result<Value, RpcError>> + Send + 'static,
+    ) -> Self {
+        Self::Later(Box::pin(answer))
+    }
+}
+
+impl From<Value> for CallOutput {
+    fn from(tree: Value) -> Self {
+        Self::Tree(tree)
+    }
 }
 
 /// The remaining calls of one line, and the answers so far.
@@ -105,6 +133,15 @@ impl CallBatch {
     ) {
         let reply = match outcome {
             Ok(CallOutput::Text(result)) => request.reply_text(&result),
+            Ok(CallOutput::View(render)) => {
+                if request.id.is_some() {
+                    request.reply_text(&render())
+                } else {
+                    None
+                }
+            }
+            // The caller has waited for it, unless nobody wants it.
+            Ok(CallOutput::Later(_)) => None,
             Ok(CallOutput::Tree(result)) => request.reply(Ok(result)).map(|reply| reply.to_json()),
             Err(error) => request.reply(Err(error)).map(|reply| reply.to_json()),
         };

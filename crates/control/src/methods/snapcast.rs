@@ -1,18 +1,13 @@
 //! The methods of Snapcast. Their answers and errors are snapserver's.
 
-use aulos_proto::snap::control::RpcError;
 use serde_json::json;
 
-use crate::access::{Credentials, LoginError, Role};
-use crate::clients::registry::{ClientJson, Effects, GroupJson, NotFound, Notice, volume_json};
-use crate::control::context::CallContext;
-use crate::control::state::Control;
+use crate::access::Role;
+use crate::clients::calls;
+use crate::clients::registry::{ClientJson, GroupJson, NotFound};
 use crate::methods::method::{DISCOVER, Method};
-use crate::methods::params::{Param, ParamType, Params};
-use crate::methods::roles::{FORBIDDEN, UNAUTHORIZED};
-use crate::methods::rpc::MethodResult;
-use crate::stations::playback;
-use crate::stations::streams::StreamOrigin;
+use crate::methods::params::{Param, ParamType};
+use crate::{peers, stations};
 
 const CLIENT: Param = Param::required("id", ParamType::Text, "the client's id");
 const GROUP: Param = Param::required("id", ParamType::Text, "the group's id");
@@ -24,7 +19,7 @@ pub(crate) const SERVER: &[Method] = &[
         "Server.GetStatus",
         Role::Listen,
         "Return groups, clients, streams and the server itself",
-        |context, _| Ok(context.status()),
+        |context, _| Ok(context.server_status()),
     )
     .returns(&[("server", "object")])
     .long(),
@@ -32,33 +27,31 @@ pub(crate) const SERVER: &[Method] = &[
         "Server.GetRPCVersion",
         Role::None,
         "Return the version of this API",
-        |_, _| Ok(json!({ "major": 23, "minor": 0, "patch": 0 })),
+        |_, _| Ok(json!({ "major": 23, "minor": 0, "patch": 0 }).into()),
     )
     .returns(&[("major", "integer"), ("minor", "integer"), ("patch", "integer")]),
-    Method::snapcast("Server.DeleteClient", Role::Admin, "Delete a client", delete_client)
+    Method::snapcast("Server.DeleteClient", Role::Admin, "Delete a client", calls::delete_client)
         .params(&[CLIENT])
         .returns(&[("server", "object")])
         .notifies(&["Server.OnUpdate"])
         .long(),
-    Method::snapcast("Server.Authenticate", Role::None, "Log in", authenticate).params(&[
-        Param::required("scheme", ParamType::Text, "`Basic`, `Plain` or `Bearer`"),
-        Param::required("param", ParamType::Text, "the credentials"),
-    ]),
+    Method::snapcast("Server.Authenticate", Role::None, "Log in", peers::calls::authenticate)
+        .params(&[
+            Param::required("scheme", ParamType::Text, "`Basic`, `Plain` or `Bearer`"),
+            Param::required("param", ParamType::Text, "the credentials"),
+        ]),
     Method::snapcast(
         "General.GetRPCCommands",
         Role::None,
         "List the methods, with the caller's permissions",
-        |context, _| {
-            let list = Control::method_list(context.caller.role).to_owned();
-            Ok(context.answer_text(list))
-        },
+        |context, _| Ok(context.method_list()),
     )
     .returns(&[("commands", "array")]),
     Method::snapcast(
         DISCOVER,
         Role::None,
         "Describe all methods as an OpenRPC document",
-        |context, _| Ok(context.answer_text(Control::openrpc().to_owned())),
+        |context, _| Ok(context.openrpc()),
     )
     .returns_document("an [OpenRPC](https://spec.open-rpc.org) document"),
 ];
@@ -69,9 +62,9 @@ pub(crate) const CLIENTS: &[Method] = &[
         Role::Listen,
         "Return the state of a client",
         |context, params| {
-            let client = context.inner.registry.table.client(params.text("id")?);
+            let client = context.subjects.clients.registry.table.client(params.text("id")?);
             let (_, client) = client.ok_or(NotFound::Client)?;
-            Ok(json!({ "client": ClientJson::from(client) }))
+            Ok(json!({ "client": ClientJson::from(client) }).into())
         },
     )
     .params(&[CLIENT])
@@ -80,7 +73,7 @@ pub(crate) const CLIENTS: &[Method] = &[
         "Client.SetVolume",
         Role::Control,
         "Set the volume of a client, its mute, or both",
-        set_volume,
+        calls::set_client_volume,
     )
     .params(&[CLIENT, Param::required("volume", VOLUME, "members that are not given stay")])
     .returns(&[("volume", "object")])
@@ -89,7 +82,7 @@ pub(crate) const CLIENTS: &[Method] = &[
         "Client.SetLatency",
         Role::Control,
         "Set the additional latency of a client's device",
-        set_latency,
+        calls::set_latency,
     )
     .params(&[
         CLIENT,
@@ -101,10 +94,15 @@ pub(crate) const CLIENTS: &[Method] = &[
     ])
     .returns(&[("latency", "integer")])
     .notifies(&["Client.OnLatencyChanged"]),
-    Method::snapcast("Client.SetName", Role::Control, "Set the name of a client", set_client_name)
-        .params(&[CLIENT, NAME])
-        .returns(&[("name", "string")])
-        .notifies(&["Client.OnNameChanged"]),
+    Method::snapcast(
+        "Client.SetName",
+        Role::Control,
+        "Set the name of a client",
+        calls::set_client_name,
+    )
+    .params(&[CLIENT, NAME])
+    .returns(&[("name", "string")])
+    .notifies(&["Client.OnNameChanged"]),
 ];
 
 const VOLUME: ParamType = ParamType::Object(
@@ -121,30 +119,45 @@ pub(crate) const GROUPS: &[Method] = &[
         Role::Listen,
         "Return the state of a group",
         |context, params| {
-            let registry = &context.inner.registry;
-            let group = registry.table.group(params.text("id")?).ok_or(NotFound::Group)?;
-            Ok(json!({ "group": GroupJson::new(registry, group) }))
+            let group = context.subjects.clients.registry.table.view(params.text("id")?);
+            let group = group.ok_or(NotFound::Group)?;
+            Ok(json!({ "group": GroupJson::new(&group) }).into())
         },
     )
     .params(&[GROUP])
     .returns(&[("group", "object")]),
-    Method::snapcast("Group.SetMute", Role::Control, "Mute or unmute a group", set_mute)
+    Method::snapcast("Group.SetMute", Role::Control, "Mute or unmute a group", calls::set_mute)
         .params(&[GROUP, Param::required("mute", ParamType::Bool, "")])
         .returns(&[("mute", "boolean")])
         .notifies(&["Group.OnMute"]),
-    Method::snapcast("Group.SetStream", Role::Control, "Set the stream of a group", set_stream)
-        .params(&[GROUP, Param::required("stream_id", ParamType::Text, "the stream's name")])
-        .returns(&[("stream_id", "string")])
-        .notifies(&["Group.OnStreamChanged"]),
-    Method::snapcast("Group.SetClients", Role::Control, "Set the clients of a group", set_clients)
-        .params(&[GROUP, Param::required("clients", ParamType::Texts("client ids"), "")])
-        .returns(&[("server", "object")])
-        .notifies(&["Server.OnUpdate"])
-        .long(),
-    Method::snapcast("Group.SetName", Role::Control, "Set the name of a group", set_group_name)
-        .params(&[GROUP, NAME])
-        .returns(&[("name", "string")])
-        .notifies(&["Group.OnNameChanged"]),
+    Method::snapcast(
+        "Group.SetStream",
+        Role::Control,
+        "Set the stream of a group",
+        calls::set_stream,
+    )
+    .params(&[GROUP, Param::required("stream_id", ParamType::Text, "the stream's name")])
+    .returns(&[("stream_id", "string")])
+    .notifies(&["Group.OnStreamChanged"]),
+    Method::snapcast(
+        "Group.SetClients",
+        Role::Control,
+        "Set the clients of a group",
+        calls::set_clients,
+    )
+    .params(&[GROUP, Param::required("clients", ParamType::Texts("client ids"), "")])
+    .returns(&[("server", "object")])
+    .notifies(&["Server.OnUpdate"])
+    .long(),
+    Method::snapcast(
+        "Group.SetName",
+        Role::Control,
+        "Set the name of a group",
+        calls::set_group_name,
+    )
+    .params(&[GROUP, NAME])
+    .returns(&[("name", "string")])
+    .notifies(&["Group.OnNameChanged"]),
 ];
 
 pub(crate) const STREAMS: &[Method] = &[
@@ -152,7 +165,7 @@ pub(crate) const STREAMS: &[Method] = &[
         "Stream.Control",
         Role::Control,
         "Pass a command to the control script of a stream",
-        playback::control,
+        stations::calls::control,
     )
     .params(&[
         STREAM,
@@ -174,7 +187,7 @@ pub(crate) const STREAMS: &[Method] = &[
         "Stream.SetProperty",
         Role::Control,
         "Pass a property to the control script of a stream",
-        playback::set_property,
+        stations::calls::set_property,
     )
     .params(&[
         STREAM,
@@ -190,7 +203,7 @@ pub(crate) const STREAMS: &[Method] = &[
         ),
     ])
     .notifies(&["Stream.OnProperties"]),
-    Method::snapcast("Stream.AddStream", Role::Admin, "Add a stream", add_stream)
+    Method::snapcast("Stream.AddStream", Role::Admin, "Add a stream", stations::calls::add_stream)
         .params(&[Param::required("streamUri", ParamType::Text, "`TYPE://host/path?name=NAME`")])
         .returns(&[("id", "string"), ("stream_id", "string")])
         .notifies(&["Server.OnUpdate"])
@@ -199,7 +212,7 @@ pub(crate) const STREAMS: &[Method] = &[
         "Stream.RemoveStream",
         Role::Admin,
         "Remove a stream that a call has added",
-        remove_stream,
+        stations::calls::remove_stream,
     )
     .params(&[STREAM])
     .returns(&[("id", "string"), ("stream_id", "string")])
@@ -208,117 +221,3 @@ pub(crate) const STREAMS: &[Method] = &[
 ];
 
 const SECONDS: ParamType = ParamType::Checked("a number of seconds", "number");
-
-fn delete_client(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let effects = context.inner.registry.delete_client(params.text("id")?)?;
-    context.push_effects(effects);
-    Ok(context.status())
-}
-
-fn authenticate(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let access = &context.control.access;
-    if access.rules().users.is_empty() {
-        // No users are configured, so any login succeeds.
-        return Ok(json!("ok"));
-    }
-    let credentials = Credentials::parse(params.text("scheme")?, params.text("param")?);
-    let denied = |(code, message), data: &str| RpcError {
-        data: Some(data.into()),
-        ..RpcError::new(code, message)
-    };
-    let role =
-        context.control.login(context.caller.from, &credentials).map_err(|why| match why {
-            LoginError::WrongCredentials => denied(UNAUTHORIZED, "the name or the secret is wrong"),
-            LoginError::RateLimited => {
-                denied(FORBIDDEN, "too many wrong logins: try again in a minute")
-            }
-        })?;
-    context.caller.role = role.max(context.caller.role);
-    context.caller.has_logged_in = true;
-    if let Some(peer) = context.caller.peer.filter(|_| role >= Role::Listen) {
-        context.inner.peers.subscribe(peer);
-    }
-    Ok(json!("ok"))
-}
-
-fn set_volume(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let id = params.text("id")?;
-    let registry = &mut context.inner.registry;
-    registry.table.client(id).ok_or(NotFound::Client)?;
-    let volume = params.object("volume", "volume.")?;
-    let percent = volume.optional_integer("percent")?;
-    let effects = registry.set_volume(id, percent, volume.optional_bool("muted")?)?;
-    let (_, client) = registry.table.client(id).ok_or(NotFound::Client)?;
-    let answer = json!({ "volume": volume_json(client) });
-    context.push_effects(effects);
-    Ok(answer)
-}
-
-fn set_latency(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let id = params.text("id")?;
-    let registry = &mut context.inner.registry;
-    let effects = registry.set_latency(id, params.integer("latency")?)?;
-    let answer =
-        json!({ "latency": registry.table.client(id).map(|(_, client)| client.latency_ms) });
-    context.push_effects(effects);
-    Ok(answer)
-}
-
-fn set_client_name(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let id = params.text("id")?;
-    let registry = &mut context.inner.registry;
-    let effects = registry.set_client_name(id, params.text("name")?)?;
-    let answer = json!({ "name": registry.table.client(id).map(|(_, client)| &client.name) });
-    context.push_effects(effects);
-    Ok(answer)
-}
-
-fn set_mute(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let mute = params.bool("mute")?;
-    let effects = context.inner.registry.set_mute(params.text("id")?, mute)?;
-    context.push_effects(effects);
-    Ok(json!({ "mute": mute }))
-}
-
-fn set_stream(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let stream = params.text("stream_id")?;
-    let id = params.text("id")?;
-    let effects = context.inner.registry.set_stream(id, stream)?;
-    context.push_effects(effects);
-    let group = context.inner.registry.table.group(id).ok_or(NotFound::Group)?;
-    Ok(json!({ "stream_id": group.station }))
-}
-
-fn set_clients(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let id = params.text("id")?;
-    let clients: Vec<String> = params.texts("clients")?.into_iter().map(str::to_owned).collect();
-    let effects = context.inner.registry.set_clients(id, &clients)?;
-    context.push_effects(effects);
-    Ok(context.status())
-}
-
-fn set_group_name(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let id = params.text("id")?;
-    let registry = &mut context.inner.registry;
-    let effects = registry.set_group_name(id, params.text("name")?)?;
-    let answer = json!({ "name": registry.table.group(id).map(|group| &group.name) });
-    context.push_effects(effects);
-    Ok(answer)
-}
-
-fn add_stream(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let origin = StreamOrigin::Call(context.caller.from);
-    let id = context.control.add_stream(context.inner, params.text("streamUri")?, origin)?;
-    let notices = vec![Notice::Server];
-    context.push_effects(Effects { save: true, notices, ..Effects::default() });
-    Ok(json!({ "id": id, "stream_id": id }))
-}
-
-fn remove_stream(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let id = params.text("id")?;
-    let number = context.inner.slot(id).map(|(number, _)| number);
-    let effects = context.control.remove_stream(context.inner, id)?;
-    context.push_effects(effects);
-    context.outcome.removed_stations.extend(number);
-    Ok(json!({ "id": id, "stream_id": id }))
-}

@@ -5,11 +5,12 @@
 //! behind gets one full status instead of several: a newer one replaces an older one and its parts
 //! in the queue.
 
+pub(crate) mod calls;
 pub(crate) mod long_calls;
-pub(crate) mod notices;
 pub(crate) mod notification;
-pub(crate) mod pending_update;
+mod pending_update;
 pub(crate) mod subscription;
+pub(crate) mod updates;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

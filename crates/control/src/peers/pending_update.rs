@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::clients::registry::Notice;
 use crate::peers::PeerId;
-use crate::peers::notification::Notification;
+use serde_json::Value;
 
 /// Rate of full statuses that connecting clients cause, in bytes: four times the status of a full
 /// server.
@@ -34,7 +34,8 @@ pub(crate) struct PendingUpdate {
 pub(crate) struct HeldBack {
     pub(crate) from: Option<PeerId>,
     pub(crate) notice: Notice,
-    pub(crate) text: Notification,
+    pub(crate) method: &'static str,
+    pub(crate) params: Value,
 }
 
 impl PendingUpdate {
@@ -60,7 +61,6 @@ impl PendingUpdate {
 
     /// Records a sent status of this size.
     pub(crate) fn sent(&mut self, bytes: usize, now: Instant) {
-        self.is_wanted = false;
         self.last_bytes = bytes;
         self.not_before = now.checked_add(pause_after(bytes));
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use aulos_core::MediaTime;
 use aulos_files::record::{self, MAX_LABEL_BYTES, Marker, MarkerRequest};
+use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use crate::control::context::CallContext;
 use crate::methods::params::Params;
-use crate::methods::rpc::MethodResult;
-use crate::recordings::{self, SelectedRecorder};
+use crate::methods::rpc::{CallOutput, MethodResult};
+use crate::recordings::calls::{SelectedRecorder, answer, command_time, selected_recorders};
 
 /// `Aulos.AddMarker`. The recorder's thread writes the marker, and the answer waits until it is on
 /// disk; [`PendingMarkers`] waits without a lock.
@@ -22,16 +23,15 @@ pub(crate) fn add(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodR
         let expected = format!("a text of 1 to {MAX_LABEL_BYTES} bytes without control characters");
         return Err(params.invalid("label", &expected));
     }
-    let selected = recordings::selected_recorders(context.inner, params)?;
-    let when = recordings::command_time(params)?;
+    let selected = selected_recorders(&context.subjects.stations, params)?;
+    let when = command_time(params, context.control.clock.local())?;
     let requests = selected.into_iter().map(|recorder| {
         let backend = &context.control.backend;
         let request = backend.mark(recorder.number, recorder.index, label, when);
         (recorder, request)
     });
     let pending = PendingMarkers { requests: requests.collect() };
-    context.outcome.later_answer = Some(Box::pin(pending.answer()));
-    Ok(Value::Null)
+    Ok(CallOutput::later(pending.answer()))
 }
 
 /// Markers that are not on disk yet.
@@ -41,7 +41,7 @@ struct PendingMarkers {
 
 impl PendingMarkers {
     /// The result of all markers, once each is known or after [`WRITE_TIMEOUT`].
-    async fn answer(self) -> MethodResult {
+    async fn answer(self) -> Result<Value, RpcError> {
         let deadline = Instant::now() + WRITE_TIMEOUT;
         let mut results = Vec::with_capacity(self.requests.len());
         for (recorder, request) in self.requests {
@@ -52,7 +52,7 @@ impl PendingMarkers {
             let answer = marker.map(|marker| marker_json(&recorder, &marker));
             results.push((recorder.name, answer));
         }
-        recordings::answer(results.into_iter())
+        answer(results.into_iter())
     }
 }
 

@@ -1,62 +1,54 @@
-//! Relay methods. Relays added by a call are not written to the configuration and end with the
-//! server.
+//! RTP relays. They are independent of stations, so they have a lock of their own: ports are opened
+//! and closed under it.
 
-pub(crate) mod watch;
+pub(crate) mod calls;
+mod watch;
 
-use std::sync::PoisonError;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use aulos_proto::snap::control::RpcError;
-use serde_json::json;
-
 use crate::backend::RelayControl;
-use crate::control::context::CallContext;
-use crate::control::state::Control;
-use crate::methods::params::Params;
-use crate::methods::rpc::{MethodResult, internal_error};
+use crate::events::EventLog;
+use watch::RelayWatch;
 
-/// `Aulos.GetRelays`.
-pub(crate) fn get(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let streams = params.bool("streams")?;
-    Ok(context.control.with_relays(|relays| relays.json(streams)))
+/// The relays, and which of them drop packets.
+pub struct Relays(Mutex<RelayState>);
+
+struct RelayState {
+    relays: Box<dyn RelayControl>,
+    watch: RelayWatch,
 }
 
-/// `Aulos.AddRelay`.
-pub(crate) fn add(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let relay = aulos_config::relay_from_json(params.values())
-        .map_err(|why| RpcError::invalid_params(&why))?;
-    let listen =
-        context.control.with_relays(|relays| relays.add(&relay)).map_err(internal_error)?;
-    Ok(json!({ "name": relay.name, "listen": listen, "dest": relay.dest.to_string() }))
-}
-
-/// `Aulos.RemoveRelay`.
-pub(crate) fn remove(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let name = params.text("name")?;
-    if !context.control.with_relays(|relays| relays.remove(name)) {
-        return Err(internal_error(format!("there is no relay `{name}`")));
+impl Relays {
+    pub(crate) fn new(relays: Box<dyn RelayControl>) -> Self {
+        Self(Mutex::new(RelayState { relays, watch: RelayWatch::default() }))
     }
-    Ok(json!({ "name": name }))
-}
 
-impl Control {
-    /// Adds events of relays that drop packets.
-    pub(crate) fn watch_relays(&self, now: Instant) {
-        let mut watch = self.relay_watch.lock().unwrap_or_else(PoisonError::into_inner);
-        if watch.is_due(now) {
-            let summary = self.with_relays(|relays| relays.summary());
-            for event in watch.events(now, &summary) {
-                self.add_event(event);
+    /// Periodic work, and events of relays that drop packets.
+    pub(crate) fn maintain(&self, now: Instant, events: &EventLog) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.relays.maintain();
+        if state.watch.is_due(now) {
+            let summary = state.relays.summary();
+            for event in state.watch.events(now, &summary) {
+                events.add(event);
             }
         }
     }
 
     /// Ends all relays after they have sent what they hold.
-    pub fn end_relays(&self) {
-        self.with_relays(|relays| relays.end());
+    pub fn end(&self) {
+        self.with(|relays| relays.end());
     }
 
-    pub(crate) fn with_relays<T>(&self, act: impl FnOnce(&mut dyn RelayControl) -> T) -> T {
-        act(&mut **self.relays.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut dyn RelayControl) -> T) -> T {
+        act(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner).relays)
+    }
+}
+
+impl fmt::Debug for Relays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relays").finish_non_exhaustive()
     }
 }

@@ -5,21 +5,21 @@
 //! over was rejected: one changed line would interrupt clients of stations that it does not
 //! concern.
 
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, PoisonError};
 
-use aulos_config::{Plugin, ResolvedConfig, Station};
-use aulos_files::record::wall_clock;
+use aulos_config::{ResolvedConfig, Station};
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
 use crate::backend::RelayChanges;
 use crate::clients::registry::{Effects, Notice, StationInfo};
-use crate::control::state::{ConfigLoader, Control, ControlState};
-use crate::events::history::EventSeverity;
+use crate::control::state::{Control, Subjects};
+use crate::events::EventLog;
+use crate::events::history::{EventKind, EventSeverity, NewEvent};
 use crate::methods::rpc::internal_error;
+use crate::outside::Outside;
 use crate::stations::slot::StationSlot;
-use crate::stations::sound;
+use crate::stations::sound::sound_json;
 
 /// The result of a reload, by names of stations and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,30 +94,26 @@ impl ReloadReport {
 }
 
 impl Control {
-    /// Sets the function that reads the configuration again.
-    #[must_use]
-    pub fn with_config_loader(mut self, reread: ConfigLoader) -> Self {
-        self.config_loader = reread;
-        self
-    }
-
     /// Reads the configuration again and applies the differences.
     ///
     /// # Errors
     /// What is wrong with the configuration; then nothing has changed.
     pub fn reload(&self) -> Result<ReloadReport, String> {
-        let mut inner = self.lock();
-        let (reloaded, effects) = self.reload_locked(&mut inner)?;
-        self.apply_effects(&mut inner, effects, None);
-        Ok(reloaded)
+        let new = self.read_config();
+        self.change(|subjects| {
+            let (report, effects) = self.apply_config(subjects, new?);
+            self.apply_effects(subjects, effects, None);
+            Ok(report)
+        })
     }
 
     /// `Aulos.Reload`.
     pub(crate) fn reload_call(
         &self,
-        inner: &mut ControlState,
+        subjects: &mut Subjects,
     ) -> Result<(ReloadReport, Effects), RpcError> {
-        self.reload_locked(inner).map_err(internal_error)
+        let new = self.read_config().map_err(internal_error)?;
+        Ok(self.apply_config(subjects, new))
     }
 
     /// Waits until the tasks that run beside the control plane have to be updated: after a reload,
@@ -126,247 +122,223 @@ impl Control {
         self.tasks_changed.notified().await;
     }
 
-    /// The control scripts to run, each with its stream.
-    #[must_use]
-    pub fn scripts(&self) -> Vec<(String, Plugin)> {
-        let by_rpc = self.config().streams.plugins_by_rpc;
-        let inner = self.lock();
-        let all = inner.slots().filter_map(|(_, slot)| {
-            let plugin = slot.station.plugin.clone()?;
-            (plugin.call.is_none() || by_rpc).then(|| (slot.station.name.clone(), plugin))
-        });
-        all.collect()
-    }
-
-    /// The running stations in one line.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        let inner = self.lock();
-        let names: Vec<&str> = inner.slots().map(|(_, slot)| &*slot.station.name).collect();
-        format!("{} station(s): {}", names.len(), names.join(", "))
-    }
-
-    fn reload_locked(&self, inner: &mut ControlState) -> Result<(ReloadReport, Effects), String> {
-        let new = (self.config_loader)().inspect_err(|problems| {
+    fn read_config(&self) -> Result<ResolvedConfig, String> {
+        (self.config_loader)().inspect_err(|problems| {
             self.statistics.set_reload(Err(()));
             tracing::error!("the configuration has errors and is not applied");
             problems.trim_end().lines().for_each(|line| tracing::error!("{line}"));
             let first = problems.lines().next().unwrap_or_default();
             let text = format!("the configuration has errors and is not applied: {first}");
-            self.add_reload_event(EventSeverity::Warning, text);
-        })?;
-        let (reloaded, effects) = self.apply(inner, new);
-        self.statistics.observe_clock(wall_clock());
-        self.statistics.set_reload(Ok(SystemTime::now()));
-        let text = format!("configuration read again: {}", reloaded.summary());
-        tracing::info!(target: "config", "{text}");
-        let has_failed = !reloaded.failed.is_empty() || !reloaded.relays.failed.is_empty();
-        let severity = if has_failed { EventSeverity::Warning } else { EventSeverity::Info };
-        self.add_reload_event(severity, text);
-        self.tasks_changed.notify_one();
-        Ok((reloaded, effects))
+            add_event(&self.events, EventSeverity::Warning, text);
+        })
     }
 
-    fn apply(&self, inner: &mut ControlState, mut new: ResolvedConfig) -> (ReloadReport, Effects) {
+    fn apply_config(
+        &self,
+        subjects: &mut Subjects,
+        mut new: ResolvedConfig,
+    ) -> (ReloadReport, Effects) {
         let old = self.config();
-        let mut done =
-            ReloadReport { needs_restart: keep_fixed(&old, &mut new), ..ReloadReport::default() };
-        let mut all = Effects::default();
+        let needs_restart = keep_fixed(&old, &mut new);
+        let report = ReloadReport { needs_restart, ..ReloadReport::default() };
+        let outside = self.outside();
+        let mut reload = Reload { subjects, outside, report, effects: Effects::default() };
+        reload.apply_stations(&new);
+        reload.apply_settings(&old, &new);
+        let Reload { mut report, effects, .. } = reload;
+        if old.security.access != new.security.access {
+            self.access.replace(new.security.access.clone());
+            // Controllers reconnect under the new rules; players continue.
+            self.peers().cut_all();
+        }
+        report.relays = self.relays.with(|relays| relays.reload(&new.relays));
+        *self.resolved.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        self.statistics.observe_clock(self.clock.reading());
+        self.statistics.set_reload(Ok(self.clock.wall()));
+        let text = format!("configuration read again: {}", report.summary());
+        tracing::info!(target: "config", "{text}");
+        let has_failed = !report.failed.is_empty() || !report.relays.failed.is_empty();
+        let severity = if has_failed { EventSeverity::Warning } else { EventSeverity::Info };
+        add_event(&self.events, severity, text);
+        self.tasks_changed.notify_one();
+        (report, effects)
+    }
+}
+
+/// Adds the event of a reload.
+fn add_event(events: &EventLog, severity: EventSeverity, text: String) {
+    let (kind, subject) = (EventKind::Configuration, String::new());
+    events.add(NewEvent { kind, severity, station: None, subject, text });
+}
+
+/// A reload under way.
+struct Reload<'a> {
+    subjects: &'a mut Subjects,
+    outside: Outside<'a>,
+    report: ReloadReport,
+    /// What is notified and saved at its end.
+    effects: Effects,
+}
+
+impl Reload<'_> {
+    fn apply_stations(&mut self, new: &ResolvedConfig) {
         // New stations start before old ones end, because clients may have to move to them.
         for station in &new.stations {
-            self.apply_station(inner, station, &mut done, &mut all);
+            self.apply_station(station);
         }
         let names: Vec<&str> = new.stations.iter().map(|one| one.name.as_str()).collect();
-        let removed =
+        let is_removed =
             |slot: &StationSlot| slot.added.is_none() && !names.contains(&&*slot.station.name);
+        let slots = self.subjects.stations.slots();
         let removed: Vec<usize> =
-            inner.slots().filter(|(_, slot)| removed(slot)).map(|(number, _)| number).collect();
+            slots.filter(|(_, slot)| is_removed(slot)).map(|(number, _)| number).collect();
         for number in removed {
-            let slot = inner.slots[number].take();
-            done.removed.extend(slot.map(|slot| slot.station.name));
-            let effects = inner.registry.remove_station(number);
-            self.send_commands(inner, effects, &mut all);
-            self.backend.remove_station(number);
+            let slot = self.subjects.stations.remove(number);
+            self.report.removed.extend(slot.map(|slot| slot.station.name.clone()));
+            let effects = self.subjects.clients.registry.remove_station(number);
+            self.send_commands(effects);
+            self.outside.backend.remove_station(number);
         }
-        if !done.adjusted.is_empty() {
+        let ReloadReport { added, changed, adjusted, removed, .. } = &self.report;
+        if !adjusted.is_empty() {
             // The file's settings replace what calls had set.
-            all.save = true;
+            self.effects.save = true;
         }
-        if !(done.added.is_empty() && done.changed.is_empty() && done.removed.is_empty()) {
-            all.notices.push(Notice::Server);
+        if !(added.is_empty() && changed.is_empty() && removed.is_empty()) {
+            self.effects.notices.push(Notice::Server);
             // A new station may become the default for new clients.
-            all.save = true;
+            self.effects.save = true;
         }
-        self.apply_settings(inner, &old, &new, &mut done, &mut all);
-        done.relays = self.with_relays(|relays| relays.reload(&new.relays));
-        *self.resolved.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(new);
-        (done, all)
     }
 
     /// Starts, updates or replaces one station.
-    fn apply_station(
-        &self,
-        inner: &mut ControlState,
-        station: &Station,
-        done: &mut ReloadReport,
-        all: &mut Effects,
-    ) {
+    fn apply_station(&mut self, station: &Station) {
         let name = &station.name;
-        let info = StationInfo { name: name.clone(), buffer_ms: station.buffer_ms };
-        let Some((number, slot)) = inner.slot(name) else {
-            match self.backend.add_station(station) {
-                Ok(number) => {
-                    inner.registry.add_station(number, info);
-                    inner.set_slot(number, StationSlot::new(station.clone(), None));
-                    done.added.push(name.clone());
-                }
-                Err(error) => done.failed.push(format!("{name}: {error}")),
-            }
-            return;
+        let Some((number, slot)) = self.subjects.stations.find(name) else {
+            return self.add_station(station);
         };
-        let asked = Station { sound: slot.configured_sound().clone(), ..slot.station.clone() };
+        let asked = Station { sound: slot.configured_sound().clone(), ..(*slot.station).clone() };
         if asked == *station {
             // A station that a call added belongs to the file from now on.
-            if let Some(slot) = inner.slot_mut(name) {
+            if let Some(slot) = self.subjects.stations.get_mut(number) {
                 slot.added = None;
             }
             return;
         }
         if is_live_change(asked.clone(), station) {
-            self.update_outputs(inner, number, &asked, station);
+            self.update_outputs(number, &asked, station);
             if asked.sound == station.sound {
-                return done.adjusted.push(name.clone());
+                return self.report.adjusted.push(name.clone());
             }
-            return self.update_sound(inner, number, station, done);
+            return self.update_sound(number, station);
         }
+        self.replace_station(number, station);
+    }
+
+    fn add_station(&mut self, station: &Station) {
+        let name = &station.name;
+        match self.outside.backend.add_station(station) {
+            Ok(number) => {
+                let info = StationInfo { name: name.clone(), buffer_ms: station.buffer_ms };
+                self.subjects.clients.registry.add_station(number, info);
+                self.subjects.stations.set(number, StationSlot::new(station.clone(), None));
+                self.report.added.push(name.clone());
+            }
+            Err(error) => self.report.failed.push(format!("{name}: {error}")),
+        }
+    }
+
+    fn replace_station(&mut self, number: usize, station: &Station) {
+        let name = &station.name;
+        let Some(slot) = self.subjects.stations.get(number) else { return };
         let mut new = slot.successor(station);
+        let info = StationInfo { name: name.clone(), buffer_ms: station.buffer_ms };
         let before = StationInfo { buffer_ms: slot.station.buffer_ms, ..info.clone() };
         // Settings go first: a client needs its buffer length before the codec header.
-        let effects = inner.registry.change_station(number, info);
-        self.send_commands(inner, effects, all);
-        if let Err(error) = self.backend.replace_station(number, &new.station) {
-            let effects = inner.registry.change_station(number, before);
-            self.send_commands(inner, effects, all);
-            return done.failed.push(format!("{name}: {error}"));
+        let effects = self.subjects.clients.registry.change_station(number, info);
+        self.send_commands(effects);
+        if let Err(error) = self.outside.backend.replace_station(number, &new.station) {
+            let effects = self.subjects.clients.registry.change_station(number, before);
+            self.send_commands(effects);
+            return self.report.failed.push(format!("{name}: {error}"));
         }
-        if let Some(old) = inner.slots[number].take() {
+        if let Some(old) = self.subjects.stations.remove(number) {
             // Trouble that hooks have reported still needs its end event.
             new.watch = old.watch;
             if old.station.plugin == station.plugin {
                 (new.properties, new.plugin) = (old.properties, old.plugin);
             }
         }
-        inner.set_slot(number, new);
-        done.changed.push(name.clone());
+        self.subjects.stations.set(number, new);
+        self.report.changed.push(name.clone());
     }
 
     /// Updates pushes, RTP outputs and recorders of a station that continues.
-    fn update_outputs(
-        &self,
-        inner: &mut ControlState,
-        number: usize,
-        before: &Station,
-        now: &Station,
-    ) {
+    fn update_outputs(&mut self, number: usize, before: &Station, now: &Station) {
+        let backend = self.outside.backend;
         if before.records != now.records {
-            self.backend.set_records(number, &now.records);
+            backend.set_records(number, &now.records);
         }
         if before.pushes != now.pushes {
-            self.backend.set_pushes(number, &now.pushes);
+            backend.set_pushes(number, &now.pushes);
         }
         if before.rtp != now.rtp {
-            self.backend.set_rtp(number, &now.rtp);
+            backend.set_rtp(number, &now.rtp);
         }
-        if let Some(slot) = inner.slots[number].as_mut() {
-            slot.station.records.clone_from(&now.records);
-            slot.station.pushes.clone_from(&now.pushes);
-            slot.station.rtp.clone_from(&now.rtp);
+        if let Some(slot) = self.subjects.stations.get_mut(number) {
+            let station = Arc::make_mut(&mut slot.station);
+            station.records.clone_from(&now.records);
+            station.pushes.clone_from(&now.pushes);
+            station.rtp.clone_from(&now.rtp);
             slot.added = None;
         }
     }
 
     /// Updates normalizer and equalizer of a station that continues.
-    fn update_sound(
-        &self,
-        inner: &mut ControlState,
-        number: usize,
-        station: &Station,
-        done: &mut ReloadReport,
-    ) {
+    fn update_sound(&mut self, number: usize, station: &Station) {
         let name = &station.name;
-        if let Err(error) = self.backend.set_sound(number, &station.sound) {
-            return done.failed.push(format!("{name}: {error}"));
+        if let Err(error) = self.outside.backend.set_sound(number, &station.sound) {
+            return self.report.failed.push(format!("{name}: {error}"));
         }
-        let Some(slot) = inner.slots[number].as_mut() else { return };
-        slot.station.sound.clone_from(&station.sound);
+        let Some(slot) = self.subjects.stations.get_mut(number) else { return };
+        Arc::make_mut(&mut slot.station).sound.clone_from(&station.sound);
         (slot.file_sound, slot.added) = (None, None);
-        let params = sound::sound_json(slot);
-        self.notify(inner, None, "Aulos.OnSoundChanged", &params);
-        done.adjusted.push(name.clone());
+        let notice = Notice::Message("Aulos.OnSoundChanged", sound_json(slot));
+        self.effects.notices.push(notice);
+        self.report.adjusted.push(name.clone());
     }
 
     /// Sends commands to the audio backend now; notices wait for the end of the reload.
-    fn send_commands(&self, inner: &mut ControlState, effects: Effects, all: &mut Effects) {
-        effects.commands.into_iter().for_each(|command| inner.outbox.push(command));
-        inner.outbox.flush(&*self.backend);
-        all.notices.extend(effects.notices);
-        all.save |= effects.save;
+    fn send_commands(&mut self, effects: Effects) {
+        self.subjects.clients.send(effects.commands, self.outside.backend);
+        self.effects.notices.extend(effects.notices);
+        self.effects.save |= effects.save;
     }
 
     /// Applies the settings that do not concern stations.
-    fn apply_settings(
-        &self,
-        inner: &mut ControlState,
-        old: &ResolvedConfig,
-        new: &ResolvedConfig,
-        done: &mut ReloadReport,
-        all: &mut Effects,
-    ) {
+    fn apply_settings(&mut self, old: &ResolvedConfig, new: &ResolvedConfig) {
         if old.clients != new.clients {
-            done.settings.push("clients");
             let clients = new.clients;
-            let registry = &mut inner.registry;
+            let registry = &mut self.subjects.clients.registry;
             let effects = registry.change_volume_limits(clients.initial_volume, clients.volume_cap);
-            self.send_commands(inner, effects, all);
-        }
-        let (before, after) = (&old.security, &new.security);
-        if before.access != after.access {
-            done.settings.push("access");
-            self.access.replace(after.access.clone());
-            // Controllers reconnect under the new rules; players continue.
-            inner.peers.cut_all();
-        }
-        if before.tls != after.tls {
-            done.settings.push("tls");
-        }
-        if before.limits != after.limits {
-            done.settings.push("limits");
-        }
-        if old.http.names != new.http.names {
-            done.settings.push("http");
-        }
-        if old.metrics != new.metrics {
-            done.settings.push("metrics");
-        }
-        if old.streams != new.streams {
-            done.settings.push("streams");
+            self.send_commands(effects);
         }
         if old.hooks != new.hooks {
-            done.settings.push("hook");
-            self.hooks.change(&new.hooks);
+            self.outside.hooks.change(&new.hooks);
         }
-    }
-}
-
-impl ControlState {
-    /// Stores a station under the number that the audio backend gave it.
-    pub(crate) fn set_slot(&mut self, number: usize, slot: StationSlot) {
-        if self.slots.len() <= number {
-            self.slots.resize_with(number + 1, || None);
-            self.last_shown.resize_with(number + 1, Default::default);
-        }
-        self.slots[number] = Some(slot);
-        self.last_shown[number] = Default::default();
+        let (before, after) = (&old.security, &new.security);
+        let changed = [
+            ("clients", old.clients != new.clients),
+            ("access", before.access != after.access),
+            ("tls", before.tls != after.tls),
+            ("limits", before.limits != after.limits),
+            ("http", old.http.names != new.http.names),
+            ("metrics", old.metrics != new.metrics),
+            ("streams", old.streams != new.streams),
+            ("hook", old.hooks != new.hooks),
+        ];
+        let changed = changed.into_iter().filter(|(_, is_changed)| *is_changed);
+        self.report.settings.extend(changed.map(|(name, _)| name));
     }
 }
 

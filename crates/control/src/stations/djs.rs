@@ -1,20 +1,9 @@
-//! Live inputs: their mounts, and their status as JSON.
+//! Live inputs: their status as JSON.
 
-use aulos_config::Mount;
 use serde_json::{Value, json};
 
 use crate::backend::DjStatus;
-use crate::control::state::Control;
-use crate::stations::titles::metadata;
-
-impl Control {
-    /// All mounts, each with its station.
-    #[must_use]
-    pub fn mounts(&self) -> Vec<(String, Mount)> {
-        let inner = self.lock();
-        inner.mounts().map(|(station, mount)| (station.to_owned(), mount.clone())).collect()
-    }
-}
+use crate::stations::title_json::metadata;
 
 /// The status of a live input.
 pub(crate) fn status_json(dj: &DjStatus) -> Value {

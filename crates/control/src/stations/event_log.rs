@@ -6,11 +6,8 @@
 //! history (`event_history`), which pages and programs read.
 
 use aulos_session::nats::LeaseState;
-use std::sync::{Mutex, PoisonError};
 
 use aulos_config::Station;
-use aulos_core::{Instant, Span, TokenBucket};
-use aulos_io::SystemClock;
 
 use crate::backend::{
     DjEndReason, DjStatus, SourceState, SourceSwitch, StationStatus, SwitchCause,
@@ -182,54 +179,6 @@ fn publication_change(state: &LeaseState) -> (EventSeverity, String) {
     }
 }
 
-/// Targets of the lines, short and the same in every version.
-pub(crate) const STATION: &str = "station";
-pub(crate) const CLIENT: &str = "client";
-pub(crate) const ACCESS: &str = "access";
-
-/// Limits the lines that peers can cause; those left out are counted and reported.
-#[derive(Debug)]
-pub(crate) struct LogLimit(Mutex<LimitState>);
-
-#[derive(Debug)]
-struct LimitState {
-    budget: TokenBucket,
-    omitted: u64,
-}
-
-impl Default for LogLimit {
-    fn default() -> Self {
-        let budget = TokenBucket::new(PEER_LINES, PEER_LINE_INTERVAL, SystemClock::now());
-        Self(Mutex::new(LimitState { budget, omitted: 0 }))
-    }
-}
-
-impl LogLimit {
-    /// Whether one more line may be logged now.
-    pub(crate) fn admits(&self) -> bool {
-        let (admitted, omitted) = self.take(SystemClock::now());
-        if omitted > 0 {
-            tracing::warn!(target: ACCESS, lines = omitted, "lines about clients and logins were left out");
-        }
-        admitted
-    }
-
-    /// Whether one more line is admitted, and the number of lines left out before it.
-    fn take(&self, now: Instant) -> (bool, u64) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.budget.try_take(now) {
-            return (true, std::mem::take(&mut state.omitted));
-        }
-        state.omitted += 1;
-        (false, 0)
-    }
-}
-
-/// A large installation connects at once after a power failure, and each client has a line.
-const PEER_LINES: u32 = 2_000;
-/// Ten lines a second fill less than 100 MB a day.
-const PEER_LINE_INTERVAL: Span = Span::from_millis(100);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,15 +267,5 @@ mod tests {
             line(true, "demo failed (error); playing the last resort")
         );
         assert_eq!(text(None, Some(0), SwitchCause::First), None);
-    }
-
-    #[test]
-    fn lines_that_peers_cause_are_limited_and_counted() {
-        let limit = LogLimit::default();
-        let later = SystemClock::now() + Span::from_secs(1_000);
-        let admitted = (0..PEER_LINES + 5).filter(|_| limit.take(later).0).count();
-        assert_eq!(admitted, PEER_LINES as usize);
-        assert_eq!(limit.take(later + PEER_LINE_INTERVAL), (true, 5));
-        assert_eq!(limit.take(later + PEER_LINE_INTERVAL), (false, 0));
     }
 }

@@ -1,93 +1,13 @@
-//! Source selection: `Aulos.SetSource`, notifications of switches, and their status.
-//!
-//! A preferred source is not kept across a restart: it was chosen for a moment, and a server that
-//! restarts unattended has to find the best source by itself.
+//! The status of source selection, as JSON.
 
-use aulos_config::{Station, StationSource};
-use aulos_core::Span;
-use aulos_proto::snap::control::RpcError;
+use aulos_config::Station;
 use serde_json::{Value, json};
 
 use crate::backend::{
-    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, SourceState,
-    SourceSwitch, Standby, StationOutput, SwitchCause,
+    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, SourceState, Standby,
+    StationOutput, SwitchCause,
 };
-use crate::control::context::CallContext;
-use crate::control::state::{Control, ControlState};
-use crate::hooks::{Observation, cause_name};
-use crate::methods::params::Params;
-use crate::methods::rpc::MethodResult;
-
-/// `Aulos.SetSource`.
-pub(crate) fn set_source(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let (number, slot) = context.station_param(params)?;
-    let sources = &slot.station.sources;
-    let source = parse_source(sources, params)?;
-    let span = params.optional_number("for_s")?.map(seconds);
-    let answer = json!({
-        "station": slot.station.name,
-        "source": source.and_then(|index| sources.get(index)).map(|source| &source.name),
-        "for_s": source.and(span).map(Span::as_secs_f64),
-    });
-    context.control.backend.set_preferred_source(number, source.map(|index| (index, span)));
-    Ok(answer)
-}
-
-/// The index of the selected source; `None` for automatic selection.
-fn parse_source(sources: &[StationSource], params: &Params<'_>) -> Result<Option<usize>, RpcError> {
-    let found = match params.value("source")? {
-        Value::Null => return Ok(None),
-        Value::String(name) => match sources.iter().position(|source| source.name == *name) {
-            None if name == "auto" => return Ok(None),
-            found => found,
-        },
-        other => {
-            let index = other.as_u64().and_then(|index| usize::try_from(index).ok());
-            index.filter(|index| *index < sources.len())
-        }
-    };
-    found.map(Some).ok_or_else(|| {
-        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-        let expected = format!("one of {}, its number from 0, or auto", names.join(", "));
-        params.invalid("source", &expected)
-    })
-}
-
-/// Seconds of a parameter whose range is far below 2^63 nanoseconds.
-#[allow(clippy::cast_possible_truncation, reason = "see above")]
-pub(crate) fn seconds(seconds: f64) -> Span {
-    Span::from_nanos((seconds * 1e9) as i64)
-}
-
-/// Range of `for_s`: at least a few quanta; a day or longer needs no limit.
-pub(crate) const MIN_DURATION_S: f64 = 0.1;
-pub(crate) const MAX_DURATION_S: f64 = 86_400.0;
-
-impl Control {
-    /// Notifies controllers and hooks of a source switch.
-    pub(crate) fn notify_switch(
-        &self,
-        inner: &mut ControlState,
-        number: usize,
-        switch: SourceSwitch,
-    ) {
-        self.observe_station(inner, number, Observation::Switched(switch));
-        let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
-        let station = &slot.station;
-        self.log_switch(station, switch);
-        let name = |index: Option<usize>| {
-            index.and_then(|index| station.sources.get(index)).map(|source| &source.name)
-        };
-        let params = json!({
-            "station": station.name,
-            "from": name(switch.from),
-            "to": name(switch.to),
-            "cause": cause_name(switch.cause),
-        });
-        self.notify(inner, None, "Aulos.OnSwitch", &params);
-        self.bump_revision();
-    }
-}
+use crate::hooks::cause_name;
 
 /// The active source and the reason, as JSON.
 pub(crate) fn on_air(station: &Station, on_air: &OnAir) -> Value {

@@ -4,64 +4,56 @@
 use aulos_config::Station;
 
 use crate::backend::{SourceSwitch, StationStatus};
-use crate::control::state::{Control, ControlState};
+use crate::events::EventLog;
 use crate::events::history::{EventSeverity, NewEvent};
+use crate::events::targets::STATION;
 use crate::hooks::HookEvent;
-use crate::stations::event_log::{STATION, hook_event, output_changes, switch_event};
+use crate::stations::event_log::{hook_event, output_changes, switch_event};
+use crate::stations::slot::StationSlot;
 
-impl Control {
-    /// Adds an event to the history.
-    pub(crate) fn add_event(&self, event: NewEvent) {
-        self.events.add(event);
+/// Logs a switch of a station's source.
+pub(super) fn log_switch(events: &EventLog, station: &Station, switched: SourceSwitch) {
+    log_source_events(events, &station.name, switch_event(station, switched));
+}
+
+/// Logs what has changed since the status that was shown last.
+pub(super) fn log_changes(events: &EventLog, slot: &mut StationSlot, now: &StationStatus) {
+    let (station, before) = (&slot.station, &slot.shown);
+    let changes = slot.logged_failures.changes(station, before, now);
+    log_source_events(events, &station.name, changes);
+    for event in output_changes(station, before, now) {
+        events.add(NewEvent { station: Some(station.name.clone()), ..event });
     }
+}
 
-    /// Logs a switch of a station's source.
-    pub(crate) fn log_switch(&self, station: &Station, switched: SourceSwitch) {
-        self.log_source_events(&station.name, switch_event(station, switched));
+/// Logs an event of hooks that is no change of status: silence, and its end.
+pub(super) fn log_hook_event(events: &EventLog, station: &str, event: &HookEvent) {
+    match event {
+        HookEvent::Silence { .. } => {
+            tracing::warn!(target: STATION, station, "{}", event.text());
+        }
+        HookEvent::Sound { .. } => {
+            tracing::info!(target: STATION, station, "{}", event.text());
+        }
+        _ => {}
     }
-
-    /// Logs what has changed since the last status of a station.
-    pub(crate) fn log_station_changes(
-        &self,
-        inner: &mut ControlState,
-        number: usize,
-        now: &StationStatus,
-    ) {
-        let slot = inner.slots.get_mut(number).and_then(Option::as_mut);
-        let (Some(slot), Some(before)) = (slot, inner.last_shown.get(number)) else { return };
-        let station = &slot.station;
-        let changes = slot.logged_failures.changes(station, before, now);
-        self.log_source_events(&station.name, changes);
-        for event in output_changes(station, before, now) {
-            self.add_event(NewEvent { station: Some(station.name.clone()), ..event });
-        }
+    if let Some(event) = hook_event(event) {
+        events.add(NewEvent { station: Some(station.to_owned()), ..event });
     }
+}
 
-    /// Logs an event of hooks that is no change of status: silence, and its end.
-    pub(crate) fn log_hook_event(&self, station: &str, event: &HookEvent) {
-        match event {
-            HookEvent::Silence { .. } => {
-                tracing::warn!(target: STATION, station, "{}", event.text());
-            }
-            HookEvent::Sound { .. } => {
-                tracing::info!(target: STATION, station, "{}", event.text());
-            }
-            _ => {}
+fn log_source_events(
+    events: &EventLog,
+    station: &str,
+    changes: impl IntoIterator<Item = NewEvent>,
+) {
+    for event in changes {
+        let (source, text) = (&event.subject, &event.text);
+        if event.severity == EventSeverity::Info {
+            tracing::info!(target: STATION, station, source, "{text}");
+        } else {
+            tracing::warn!(target: STATION, station, source, "{text}");
         }
-        if let Some(event) = hook_event(event) {
-            self.add_event(NewEvent { station: Some(station.to_owned()), ..event });
-        }
-    }
-
-    fn log_source_events(&self, station: &str, events: impl IntoIterator<Item = NewEvent>) {
-        for event in events {
-            let (source, text) = (&event.subject, &event.text);
-            if event.severity == EventSeverity::Info {
-                tracing::info!(target: STATION, station, source, "{text}");
-            } else {
-                tracing::warn!(target: STATION, station, source, "{text}");
-            }
-            self.add_event(NewEvent { station: Some(station.to_owned()), ..event });
-        }
+        events.add(NewEvent { station: Some(station.to_owned()), ..event });
     }
 }

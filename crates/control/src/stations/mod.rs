@@ -1,18 +1,212 @@
-//! The stations: what each plays, its titles, sound, inputs and outputs, and the streams that calls add.
+//! The stations: what each plays, its titles, sound, inputs and outputs, and the streams that calls
+//! add.
 
 pub(crate) mod activity;
-pub(crate) mod art;
+pub(crate) mod added;
+mod art;
+pub(crate) mod calls;
 pub(crate) mod djs;
-pub(crate) mod event_log;
+mod event_log;
 pub(crate) mod fallback;
 pub(crate) mod level_json;
-pub(crate) mod log;
-pub(crate) mod playback;
+mod log;
+pub(crate) mod metadata;
 pub mod plugin;
 pub(crate) mod pushes;
 pub(crate) mod radio;
 pub(crate) mod rtp;
 pub(crate) mod slot;
 pub(crate) mod sound;
-pub(crate) mod streams;
+pub(crate) mod title_json;
 pub mod titles;
+pub(crate) mod view;
+
+use std::sync::Arc;
+
+use aulos_config::{Mount, SourceConfig, Station};
+use aulos_proto::snap::control::RpcError;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::backend::{ClientHealth, SourceSwitch};
+use crate::effects::{Effects, Notice};
+use crate::hooks::{Observation, cause_name};
+use crate::methods::params::unknown_name;
+use crate::outside::Outside;
+use art::ArtCache;
+use log::{log_changes, log_hook_event, log_switch};
+use slot::StationSlot;
+
+/// All stations, with what controllers see of them.
+#[derive(Debug)]
+pub(crate) struct Stations {
+    /// Indexed by station number; none where a station was removed.
+    slots: Vec<Option<StationSlot>>,
+    art: ArtCache,
+    /// The base URL of pictures: `http://HOST:PORT`.
+    base_url: String,
+    /// Control scripts that calls have named since the start.
+    named_plugins: u64,
+}
+
+impl Stations {
+    /// The stations of the configuration.
+    pub(crate) fn new(configured: &[Station], base_url: String) -> Self {
+        let slots = configured.iter().map(|station| Some(StationSlot::new(station.clone(), None)));
+        let slots = slots.collect();
+        Self { slots, art: ArtCache::default(), base_url, named_plugins: 0 }
+    }
+
+    /// Stores a station under the number that the audio backend gave it; returns the one that it
+    /// replaces.
+    pub(crate) fn set(&mut self, number: usize, slot: StationSlot) -> Option<StationSlot> {
+        if self.slots.len() <= number {
+            self.slots.resize_with(number + 1, || None);
+        }
+        self.slots[number].replace(slot)
+    }
+
+    pub(crate) fn remove(&mut self, number: usize) -> Option<StationSlot> {
+        self.slots.get_mut(number)?.take()
+    }
+
+    /// Takes over a report about a client for the distribution of its station.
+    pub(crate) fn observe_client(&mut self, number: usize, health: &ClientHealth) {
+        if let Some(slot) = self.get_mut(number) {
+            slot.activity.observe_client(health);
+        }
+    }
+
+    /// Takes over the present status of a station: log, hooks, and what controllers are shown.
+    pub(crate) fn poll(&mut self, number: usize, outside: Outside<'_>) -> Effects {
+        let status = outside.backend.status(number);
+        if let Some(slot) = self.get_mut(number) {
+            slot.activity.update(&status, slot.station.sound.ceiling(), outside.clock.now());
+        }
+        self.observe(number, Observation::Status(&status), outside);
+        let status = status.without_live_figures();
+        let Some(slot) = self.get_mut(number) else { return Effects::default() };
+        log_changes(outside.events, slot, &status);
+        if slot.shown == status {
+            return Effects::default();
+        }
+        let shown = std::mem::replace(&mut slot.shown, status.clone());
+        let mut effects = Effects { is_shown: true, ..Effects::default() };
+        if shown.state != status.state
+            && let Some(view) = self.view(number, outside.backend)
+        {
+            let params = json!({ "id": view.station.name, "stream": view.stream_json() });
+            effects.notices.push(Notice::Message("Stream.OnUpdate", params));
+        }
+        let title = radio::title(&status);
+        if radio::title(&shown) != title {
+            effects.extend(self.update_title(number, title, outside.backend));
+        }
+        if shown.active != status.active {
+            effects.extend(self.show_other_metadata(number, outside.backend));
+        }
+        effects
+    }
+
+    /// Handles a switch of the source.
+    pub(crate) fn handle_switch(
+        &mut self,
+        number: usize,
+        switch: SourceSwitch,
+        outside: Outside<'_>,
+    ) -> Effects {
+        self.observe(number, Observation::Switched(switch), outside);
+        let Some(slot) = self.get(number) else { return Effects::default() };
+        let station = &slot.station;
+        log_switch(outside.events, station, switch);
+        let name = |index: Option<usize>| {
+            index.and_then(|index| station.sources.get(index)).map(|source| &source.name)
+        };
+        let params = json!({
+            "station": station.name,
+            "from": name(switch.from),
+            "to": name(switch.to),
+            "cause": cause_name(switch.cause),
+        });
+        Effects::message("Aulos.OnSwitch", params)
+    }
+
+    /// Evaluates a station's state and queues the events for its hooks.
+    fn observe(&mut self, number: usize, seen: Observation<'_>, outside: Outside<'_>) {
+        let Some(slot) = self.get_mut(number) else { return };
+        slot.watch.handle_input(outside.clock.local(), &slot.station, seen);
+        while let Some(event) = slot.watch.poll_output() {
+            log_hook_event(outside.events, &slot.station.name, &event);
+            outside.hooks.notify(&slot.station.name, &event);
+        }
+    }
+
+    /// The stations with their numbers.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, &StationSlot)> {
+        self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
+    }
+
+    /// One more than the highest number of a station.
+    pub(crate) const fn end(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn get(&self, number: usize) -> Option<&StationSlot> {
+        self.slots.get(number)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut StationSlot> {
+        self.slots.get_mut(number)?.as_mut()
+    }
+
+    /// The station of this name, with its number.
+    pub(crate) fn find(&self, name: &str) -> Option<(usize, &StationSlot)> {
+        self.slots().find(|(_, slot)| slot.station.name == name)
+    }
+
+    pub(crate) fn find_mut(&mut self, name: &str) -> Option<&mut StationSlot> {
+        self.slots.iter_mut().flatten().find(|slot| slot.station.name == name)
+    }
+
+    /// The station of this name, with its number.
+    ///
+    /// # Errors
+    /// The names of the stations that there are.
+    pub(crate) fn named(&self, name: &str) -> Result<(usize, &StationSlot), RpcError> {
+        self.find(name).ok_or_else(|| {
+            let known = self.slots().map(|(_, slot)| slot.station.name.as_str());
+            unknown_name("", ("station", "stations"), name, known)
+        })
+    }
+
+    /// The station of a path on the HTTP port, by its name or by its name with an ending.
+    pub(crate) fn of_path(&self, path: &str) -> Option<String> {
+        let named = |name: &str| self.find(name).map(|(_, slot)| slot.station.name.clone());
+        named(path).or_else(|| named(path.rsplit_once('.')?.0))
+    }
+
+    /// The configurations of all stations.
+    pub(crate) fn list(&self) -> Vec<Arc<Station>> {
+        self.slots().map(|(_, slot)| Arc::clone(&slot.station)).collect()
+    }
+
+    /// A picture and its media type.
+    pub(crate) fn picture(&self, name: &str) -> Option<(&'static str, Bytes)> {
+        self.art.get(name)
+    }
+
+    /// Settings made by calls, each with those of the configuration, for the state file.
+    pub(crate) fn sound_overrides(&self) -> Vec<Value> {
+        self.slots().filter_map(|(_, slot)| slot.sound_override()).collect()
+    }
+}
+
+/// All mounts of these stations, each with the name of its station.
+pub fn mounts(stations: &[Arc<Station>]) -> impl Iterator<Item = (&str, &Mount)> {
+    stations.iter().flat_map(|station| {
+        station.sources.iter().filter_map(|source| match &source.config {
+            SourceConfig::Icecast(mount) => Some((station.name.as_str(), mount)),
+            _ => None,
+        })
+    })
+}

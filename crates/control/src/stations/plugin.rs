@@ -11,10 +11,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::Plugin;
+use aulos_config::{Plugin, Station};
 use aulos_core::{Backoff, Span};
-use aulos_io::SystemClock;
-use aulos_io::confined_open::{is_outside_root, open_regular_beneath, open_root};
+use aulos_io::beneath::{is_outside_root, open_regular_beneath, open_root};
 use aulos_io::feed::{isolate_child, split_arguments};
 use aulos_proto::snap::control::{IncomingMessage, LineSplitter, Request, parse_incoming};
 use serde_json::{Map, Value, json};
@@ -23,7 +22,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use crate::control::state::Control;
-use crate::stations::slot::PluginHandle;
+use crate::stations::slot::{PluginHandle, ScriptEvent};
 
 /// Calls that may wait for a script.
 const MAX_QUEUED_CALLS: usize = 64;
@@ -54,7 +53,7 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         isolate_child(command.as_std_mut());
-        backoff.succeeded(SystemClock::now());
+        backoff.succeeded(control.clock.local());
         // The file may have changed since the call that named it.
         let allowed = match plugin.call {
             Some(_) => find_script(&dir, &plugin.script),
@@ -75,10 +74,25 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
                 tracing::warn!(stream, "the control script {}: {error}", program.display());
             }
         }
-        control.plugin_ended(&stream);
-        let pause = backoff.failed(SystemClock::now());
+        script_ended(&control, &stream);
+        let pause = backoff.failed(control.clock.local());
         tokio::time::sleep(pause.into()).await;
     }
+}
+
+/// The control scripts to run, each with its stream. Those that calls have named need the permission
+/// `by_rpc`.
+pub fn scripts(stations: &[Arc<Station>], by_rpc: bool) -> Vec<(String, Plugin)> {
+    let all = stations.iter().filter_map(|station| {
+        let plugin = station.plugin.clone()?;
+        (plugin.call.is_none() || by_rpc).then(|| (station.name.clone(), plugin))
+    });
+    all.collect()
+}
+
+/// The control script of a stream has ended.
+pub fn script_ended(control: &Control, stream: &str) {
+    control.handle_script(stream, ScriptEvent::Ended);
 }
 
 /// Checks that a script is an executable file directly in `dir`: its name is not a path, and a link
@@ -172,12 +186,12 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
     match parse_incoming(line) {
         IncomingMessage::Single(Ok(Request { method, params, .. })) => match method.as_str() {
             "Plugin.Stream.Ready" => {
-                control.plugin_ready(stream, handle.clone());
+                control.handle_script(stream, ScriptEvent::Ready(handle.clone()));
                 handle.call("Plugin.Stream.Player.GetProperties", &json!({}));
             }
             "Plugin.Stream.Player.Properties" => {
                 if let Value::Object(properties) = params {
-                    control.update_properties(stream, properties);
+                    control.handle_script(stream, ScriptEvent::Properties(properties));
                 }
             }
             "Plugin.Stream.Log" => {
@@ -197,7 +211,9 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
         },
         // The answer to GetProperties contains the properties; other answers are "ok" or an error.
         IncomingMessage::Reply(reply) => match reply.outcome {
-            Ok(Value::Object(properties)) => control.update_properties(stream, properties),
+            Ok(Value::Object(properties)) => {
+                control.handle_script(stream, ScriptEvent::Properties(properties))
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(stream, "the control script: {}", sanitize(&error.message));

@@ -4,9 +4,7 @@ use aulos_proto::titles::TrackMetadata;
 use serde_json::{Value, json};
 
 use crate::backend::{RadioState, StationStatus};
-use crate::control::state::{Control, ControlState};
-use crate::stations::plugin;
-use crate::stations::titles::metadata;
+use crate::stations::title_json::metadata;
 
 /// The title of the active source, where that is web radio or a live input.
 pub(crate) fn title(status: &StationStatus) -> Option<TrackMetadata> {
@@ -38,25 +36,4 @@ pub(crate) fn status_json(radio: &RadioState) -> Value {
         "damaged_packets": radio.damaged,
         "codec_panics": radio.codec_panics,
     })
-}
-
-impl Control {
-    /// Takes over the title of the active source. A control script has precedence.
-    pub(crate) fn update_title(
-        &self,
-        inner: &mut ControlState,
-        number: usize,
-        title: Option<TrackMetadata>,
-    ) {
-        let Some(slot) = inner.slots.get_mut(number).and_then(Option::as_mut) else { return };
-        if slot.station.plugin.is_some() {
-            return;
-        }
-        let metadata = metadata(&title.unwrap_or_default());
-        let update = [("metadata".to_owned(), Value::Object(metadata))].into_iter().collect();
-        if plugin::merge(&mut slot.properties, update, |_, _| None) {
-            let name = slot.station.name.clone();
-            self.notify_properties(inner, &name);
-        }
-    }
 }

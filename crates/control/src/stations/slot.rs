@@ -1,10 +1,13 @@
 //! A station, with the state that Snapcast keeps per stream.
 
+use std::sync::Arc;
+
 use aulos_config::{ProcessingSettings, Station};
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
+use crate::backend::StationStatus;
 use crate::hooks::StationWatch;
 use crate::stations::activity::StationActivity;
 use crate::stations::event_log::LoggedFailures;
@@ -12,17 +15,19 @@ use crate::stations::event_log::LoggedFailures;
 /// A station, with the state that Snapcast keeps per stream.
 #[derive(Debug)]
 pub(crate) struct StationSlot {
-    pub(crate) station: Station,
+    pub(crate) station: Arc<Station>,
     /// The URI with which a call added it; none for a station of the configuration.
-    pub(crate) added: Option<Uri>,
+    pub(crate) added: Option<Arc<Uri>>,
     /// The configuration's sound settings, if a call has changed them.
     pub(crate) file_sound: Option<ProcessingSettings>,
     /// Properties reported by the control script.
-    pub(crate) properties: Map<String, Value>,
+    pub(crate) properties: Arc<Map<String, Value>>,
     /// The control script, while it runs.
     pub(crate) plugin: Option<PluginHandle>,
     /// The state of this station's hook events.
     pub(crate) watch: StationWatch,
+    /// Its status at the last notification, without levels and times.
+    pub(crate) shown: StationStatus,
     /// Failures of its sources in the log.
     pub(crate) logged_failures: LoggedFailures,
     /// What its metrics and health need over time.
@@ -31,19 +36,16 @@ pub(crate) struct StationSlot {
 
 impl StationSlot {
     pub(crate) fn new(station: Station, added: Option<Uri>) -> Self {
-        let (properties, plugin, watch) =
-            (uncontrollable_properties(), None, StationWatch::default());
-        let logged_failures = LoggedFailures::default();
-        let activity = StationActivity::default();
         Self {
-            station,
-            added,
+            station: station.into(),
+            added: added.map(Arc::new),
             file_sound: None,
-            properties,
-            plugin,
-            watch,
-            logged_failures,
-            activity,
+            properties: uncontrollable_properties().into(),
+            plugin: None,
+            watch: StationWatch::default(),
+            shown: StationStatus::default(),
+            logged_failures: LoggedFailures::default(),
+            activity: StationActivity::default(),
         }
     }
 }
@@ -64,4 +66,15 @@ impl PluginHandle {
         let call = json!({ "id": 1, "jsonrpc": "2.0", "method": method, "params": params });
         self.0.try_send(call.to_string()).is_ok()
     }
+}
+
+/// What happens to the control script of a stream.
+#[derive(Debug)]
+pub(crate) enum ScriptEvent {
+    /// It is ready for calls.
+    Ready(PluginHandle),
+    /// It has reported properties.
+    Properties(Map<String, Value>),
+    /// It has ended.
+    Ended,
 }

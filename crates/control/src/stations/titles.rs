@@ -9,9 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{SourceConfig, TitleFifo, TitleFormat};
+use aulos_config::{SourceConfig, Station, TitleFifo, TitleFormat};
 use aulos_io::feed::make_fifo;
-use aulos_proto::http::icy;
 use aulos_proto::titles::{
     AirplayMetadataParser, LibrespotLogParser, PlaybackEvent, TrackMetadata,
 };
@@ -24,6 +23,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::backend::SourceState;
 use crate::control::state::Control;
+use crate::stations::slot::ScriptEvent;
+use crate::stations::title_json::{metadata, seconds};
 
 /// Delay before a FIFO that cannot be read is opened again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -32,35 +33,30 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes per read: the usual size of a FIFO.
 const READ_SIZE: usize = 64 << 10;
 
-impl Control {
-    /// The title FIFOs to read, each with its stream. A control script has precedence.
-    #[must_use]
-    pub fn title_sources(&self) -> Vec<(String, TitleFifo)> {
-        let inner = self.lock();
-        let stations = inner.slots().map(|(_, slot)| &slot.station);
-        let mut title_sources = Vec::new();
-        for station in stations.filter(|station| station.plugin.is_none()) {
-            for source in &station.sources {
-                if let SourceConfig::Process { titles: Some(titles), .. } = &source.config {
-                    title_sources.push((station.name.clone(), titles.clone()));
-                }
+/// The title FIFOs to read, each with its stream. A control script has precedence.
+pub fn title_sources(stations: &[Arc<Station>]) -> Vec<(String, TitleFifo)> {
+    let mut title_sources = Vec::new();
+    for station in stations.iter().filter(|station| station.plugin.is_none()) {
+        for source in &station.sources {
+            if let SourceConfig::Process { titles: Some(titles), .. } = &source.config {
+                title_sources.push((station.name.clone(), titles.clone()));
             }
         }
-        title_sources
     }
+    title_sources
+}
 
-    /// Whether the player that writes into a FIFO has ended or cannot be started.
-    fn has_lost_player(&self, stream: &str, fifo: &Path) -> bool {
-        let inner = self.lock();
-        let Some((number, slot)) = inner.slot(stream) else { return false };
-        let writes = |config: &SourceConfig| {
-            let SourceConfig::Process { titles: Some(titles), .. } = config else { return false };
-            titles.fifo == fifo
-        };
-        let at = slot.station.sources.iter().position(|source| writes(&source.config));
-        let sources = self.backend.status(number).sources;
-        at.is_some_and(|at| matches!(sources.get(at), Some(SourceState::Failed(_))))
-    }
+/// Whether the player that writes into a FIFO has ended or cannot be started.
+fn has_lost_player(control: &Control, stream: &str, fifo: &Path) -> bool {
+    let subjects = control.lock();
+    let Some((number, slot)) = subjects.stations.find(stream) else { return false };
+    let writes = |config: &SourceConfig| {
+        let SourceConfig::Process { titles: Some(titles), .. } = config else { return false };
+        titles.fifo == fifo
+    };
+    let at = slot.station.sources.iter().position(|source| writes(&source.config));
+    let sources = control.backend.status(number).sources;
+    at.is_some_and(|at| matches!(sources.get(at), Some(SourceState::Failed(_))))
 }
 
 /// Reads a player's titles until the future is dropped.
@@ -86,7 +82,7 @@ async fn read(control: &Control, stream: &str, titles: &TitleFifo) -> io::Result
         let count = tokio::select! {
             read = fifo.read(&mut block) => read?,
             _ = checks.tick() => {
-                if playing.is_current() && control.has_lost_player(stream, &titles.fifo) {
+                if playing.is_current() && has_lost_player(control, stream, &titles.fifo) {
                     changed = playing.update(PlaybackEvent::Stopped);
                 }
                 0
@@ -95,7 +91,7 @@ async fn read(control: &Control, stream: &str, titles: &TitleFifo) -> io::Result
         reader
             .push(block.get(..count).unwrap_or_default(), |event| changed |= playing.update(event));
         if changed {
-            control.update_properties(stream, playing.properties());
+            control.handle_script(stream, ScriptEvent::Properties(playing.properties()));
         }
     }
 }
@@ -182,48 +178,4 @@ impl PlaybackState {
         properties.insert("metadata".to_owned(), Value::Object(metadata));
         properties
     }
-}
-
-/// A title in one line, from the properties of a stream.
-pub(crate) fn title_line(properties: &Map<String, Value>) -> String {
-    let (title, artist) = title_and_artist(properties);
-    icy::stream_title(&TrackMetadata { artist, title, ..TrackMetadata::default() })
-}
-
-/// Title and performers, from the properties of a stream.
-pub(crate) fn title_and_artist(
-    properties: &Map<String, Value>,
-) -> (Option<String>, Option<String>) {
-    let metadata = properties.get("metadata");
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let field = |key: &str| metadata.and_then(|metadata| metadata.get(key));
-    let artist = match field("artist") {
-        Some(Value::Array(all)) => {
-            let all: Vec<_> = all.iter().filter_map(Value::as_str).collect();
-            (!all.is_empty()).then(|| all.join(", "))
-        }
-        other => other.and_then(text),
-    };
-    (field("title").and_then(text), artist)
-}
-
-/// A title in a control script's format.
-pub(crate) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
-    let TrackMetadata { title, artist, album, genre, composer, duration, url } = title;
-    let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
-    let pairs = [
-        ("title", title.as_ref().map(|text| json!(text))),
-        ("artist", one(artist)),
-        ("album", album.as_ref().map(|text| json!(text))),
-        ("genre", one(genre)),
-        ("composer", one(composer)),
-        ("duration", duration.map(|duration| json!(seconds(duration)))),
-        ("url", url.as_ref().map(|text| json!(text))),
-    ];
-    let known = |(key, value): (&str, Option<Value>)| Some((key.to_owned(), value?));
-    pairs.into_iter().filter_map(known).collect()
-}
-
-fn seconds(span: aulos_core::Span) -> f64 {
-    span.as_millis() as f64 / 1e3
 }

@@ -6,17 +6,19 @@
 //! an object and several are a list, and dates are those of RFC 822 and ISO 8601. Unlike there, a
 //! name that consists of digits stays text.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use aulos_config::Station;
-use aulos_core::{CodecInfo, SampleSpec, Utc};
+use aulos_core::{CodecInfo, SampleSpec};
 use aulos_engine::encode::CodecConfig;
 use aulos_proto::uri::percent_encode_url;
 use serde_json::{Map, Value, json};
 
-use crate::control::state::{Control, ControlState};
+use crate::listeners::table::Listener;
 use crate::markup::escape_markup;
-use crate::stations::titles::title_and_artist;
+use crate::stations::title_json::title_and_artist;
+use crate::stations::view::StationView;
+use crate::views::dates::IcecastDate;
 
 /// Sets the sources of a status. As in Icecast, one is an object, several are a list, and without
 /// any the field is missing.
@@ -29,22 +31,32 @@ pub fn set_icecast_sources(status: &mut Value, mut sources: Vec<Value>) {
     status["icestats"]["source"] = field;
 }
 
-impl Control {
+/// The server at one moment, as Icecast shows it.
+#[derive(Debug)]
+pub struct IcecastView {
+    pub(super) host: String,
+    pub(super) started: SystemTime,
+    pub(super) now: Instant,
+    /// Each station with its web listeners and the most of them at once.
+    pub(super) stations: Vec<(StationView, Vec<Listener>, usize)>,
+    /// Listeners since the start, and at present.
+    pub(super) totals: (u64, usize),
+}
+
+impl IcecastView {
     /// The content of `/status-json.xsl`. `base` is the URL at which the client has reached this
     /// server, and `mount` limits the result to one source.
-    pub fn icecast_status(&self, base: &str, mount: Option<&str>) -> Value {
-        let started = SystemTime::now() - self.started.elapsed();
-        let start = IcecastDate::new(started);
-        let inner = self.lock();
-        let sources = self.icecast_sources(&inner, base, &start, mount);
-        drop(inner);
+    #[must_use]
+    pub fn status(&self, base: &str, mount: Option<&str>) -> Value {
+        let start = IcecastDate::new(self.started);
+        let sources = self.sources(base, &start, mount);
         let sources = sources
             .into_iter()
             .filter(|(path, _)| mount.is_none_or(|mount| mount == path))
             .map(|(_, source)| Value::Object(source));
         let stats = json!({
             "admin": "",
-            "host": self.host.name,
+            "host": self.host,
             "location": "",
             "server_id": concat!("aulos ", env!("CARGO_PKG_VERSION")),
             "server_start": start.rfc_822,
@@ -56,18 +68,17 @@ impl Control {
     }
 
     /// The content of `/admin/stats` (all figures) and `/admin/listmounts` (`is_short`), as XML.
-    pub fn icecast_stats(&self, base: &str, mount: Option<&str>, is_short: bool) -> String {
-        let start = IcecastDate::new(SystemTime::now() - self.started.elapsed());
-        let inner = self.lock();
-        let sources = self.icecast_sources(&inner, base, &start, mount);
-        drop(inner);
-        let (total, present) = self.listeners.totals();
+    #[must_use]
+    pub fn stats(&self, base: &str, mount: Option<&str>, is_short: bool) -> String {
+        let start = IcecastDate::new(self.started);
+        let sources = self.sources(base, &start, mount);
+        let (total, present) = self.totals;
         let mut xml = XML_HEAD.to_owned() + "<icestats>";
         if !is_short {
             for (name, value) in [
                 ("client_connections", total.to_string()),
                 ("clients", present.to_string()),
-                ("host", self.host.name.clone()),
+                ("host", self.host.clone()),
                 ("listener_connections", total.to_string()),
                 ("listeners", present.to_string()),
                 ("server_id", concat!("aulos ", env!("CARGO_PKG_VERSION")).to_owned()),
@@ -96,22 +107,23 @@ impl Control {
     }
 
     /// The content of `/admin/listclients`, as XML; `None` for an unknown mount.
-    pub fn icecast_clients(&self, mount: &str) -> Option<String> {
-        let inner = self.lock();
-        let is_it = |name: &str| mount == mount_of(name);
-        let name =
-            inner.slots().map(|(_, slot)| &slot.station.name).find(|name| is_it(name))?.clone();
-        drop(inner);
-        let listeners = self.listeners.of_station(&name);
+    #[must_use]
+    pub fn clients(&self, mount: &str) -> Option<String> {
+        let mut stations = self.stations.iter();
+        let found = stations.find(|(view, ..)| mount == mount_of(&view.station.name));
+        let (_, listeners, _) = found?;
         let mut xml = format!("{XML_HEAD}<icestats><source mount=\"{}\">", escape_markup(mount));
         push_element(&mut xml, "Listeners", &listeners.len().to_string());
         for listener in listeners {
             xml += &format!("<listener id=\"{}\">", listener.id);
             for (name, value) in [
                 ("IP", listener.from.to_canonical().to_string()),
-                ("UserAgent", listener.agent),
-                ("Referer", listener.referer),
-                ("Connected", listener.since.elapsed().as_secs().to_string()),
+                ("UserAgent", listener.agent.clone()),
+                ("Referer", listener.referer.clone()),
+                (
+                    "Connected",
+                    self.now.saturating_duration_since(listener.since).as_secs().to_string(),
+                ),
                 ("ID", listener.id.to_string()),
             ] {
                 push_element(&mut xml, name, &value);
@@ -122,16 +134,16 @@ impl Control {
     }
 
     /// Each station's mount and fields; a `mount` in another container has the fields of its codec.
-    fn icecast_sources(
+    fn sources(
         &self,
-        inner: &ControlState,
         base: &str,
         start: &IcecastDate,
         mount: Option<&str>,
     ) -> Vec<(String, Map<String, Value>)> {
-        let is_own = inner.slots().any(|(_, slot)| Some(&*mount_of(&slot.station.name)) == mount);
-        let sources = inner.slots().map(|(number, slot)| {
-            let station = &slot.station;
+        let is_own =
+            self.stations.iter().any(|(view, ..)| Some(&*mount_of(&view.station.name)) == mount);
+        let sources = self.stations.iter().map(|(view, listeners, peak)| {
+            let station = &view.station;
             let path = mount_of(&station.name);
             let other =
                 mount.filter(|_| !is_own).and_then(|mount| codec_of_mount(mount, &path, station));
@@ -139,9 +151,7 @@ impl Control {
                 (Some(codec), Some(mount)) => (mount.to_owned(), codec),
                 _ => (path, station.codec),
             };
-            let (listeners, peak) = self.listeners.count(&station.name);
-            let metadata_slot = self.metadata_slot(inner, number).unwrap_or(slot);
-            let (title, artist) = title_and_artist(&metadata_slot.properties);
+            let (title, artist) = title_and_artist(&view.properties);
             let mut source = Map::new();
             let mut set = |key: &str, value: Value| source.insert(key.to_owned(), value);
             if let Some(artist) = artist {
@@ -153,7 +163,7 @@ impl Control {
             }
             set("channels", json!(station.spec.layout.channels()));
             set("listener_peak", json!(peak));
-            set("listeners", json!(listeners));
+            set("listeners", json!(listeners.len()));
             set("listenurl", json!(format!("{base}{path}")));
             set("samplerate", json!(station.spec.rate.hz()));
             set("server_description", json!(""));
@@ -190,54 +200,3 @@ const XML_HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 
 /// What `/admin/listmounts` shows of a source.
 const LISTMOUNTS_FIELDS: [&str; 3] = ["listeners", "server_type", "stream_start"];
-
-/// The date of an access log: `29/Feb/2000:11:59:59 +0000`.
-pub(crate) fn log_date(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-    let Utc { year, month, day, hour, minute, second } = Utc::from_unix(seconds);
-    let name = text_at(&MONTHS, u64::from(month) - 1);
-    format!("{day:02}/{name}/{year}:{hour:02}:{minute:02}:{second:02} +0000")
-}
-
-/// A date as Icecast writes it.
-struct IcecastDate {
-    rfc_822: String,
-    iso_8601: String,
-}
-
-impl IcecastDate {
-    fn new(time: SystemTime) -> Self {
-        let seconds = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-        let Utc { year, month, day, hour, minute, second } = Utc::from_unix(seconds);
-        // 1970-01-01 was a Thursday.
-        let weekday = text_at(&WEEKDAYS, (seconds / 86_400) % 7);
-        let name = text_at(&MONTHS, u64::from(month) - 1);
-        let time = format!("{hour:02}:{minute:02}:{second:02}");
-        Self {
-            rfc_822: format!("{weekday}, {day:02} {name} {year} {time} +0000"),
-            iso_8601: format!("{year:04}-{month:02}-{day:02}T{time}+0000"),
-        }
-    }
-}
-
-fn text_at<'a>(texts: &[&'a str], at: u64) -> &'a str {
-    usize::try_from(at).ok().and_then(|at| texts.get(at)).copied().unwrap_or_default()
-}
-
-const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_icecasts() {
-        let date = IcecastDate::new(UNIX_EPOCH + Duration::from_secs(951_825_599));
-        assert_eq!(date.rfc_822, "Tue, 29 Feb 2000 11:59:59 +0000");
-        assert_eq!(date.iso_8601, "2000-02-29T11:59:59+0000");
-        let early = IcecastDate::new(UNIX_EPOCH - Duration::from_secs(1));
-        assert_eq!(early.rfc_822, "Thu, 01 Jan 1970 00:00:00 +0000");
-    }
-}

@@ -1,20 +1,19 @@
-//! The call that subscribes a connection, and the binary frames of meters.
+//! The binary frames of meters.
 //!
 //! A page with twenty stations reads 14 kB of JSON per update of its meters; the same as integers
 //! is 650 bytes, and a browser reads it in a fifth of the time. Stations are numbered by a layout
 //! that is sent as a notification before the first frame and whenever it changes, so frames have no
 //! names. `docs/reference/page.md` has the layout of a frame.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use aulos_config::Station;
 use aulos_core::Db;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::backend::{Loudness, StationOutput, StationState, StationStatus};
-use crate::control::context::CallContext;
-use crate::control::state::Control;
-use crate::methods::params::{Param, ParamType, Params, Presence};
-use crate::methods::rpc::{MethodResult, internal_error};
-use crate::peers::subscription::{MAX_HZ, MIN_HZ, MeterSubscription, Subscription};
+use crate::peers::subscription::MeterSubscription;
 
 /// Meters of all stations at one moment.
 #[derive(Debug, Default)]
@@ -63,67 +62,12 @@ mod flag {
     pub(crate) const BYPASSED: u16 = 1 << 3;
 }
 
-/// The members of `meters`.
-pub(crate) const METERS: ParamType = ParamType::Object(
-    &[
-        Param::optional("stations", ParamType::Texts("station names"), "all stations without it"),
-        Param::default(
-            "hz",
-            ParamType::Number { min: MIN_HZ, max: MAX_HZ },
-            Presence::Number(MAX_HZ),
-            "frames per second, rounded to a whole number of tenths of a second between two frames",
-        ),
-    ],
-    "an object with stations, hz or none of them",
-);
-
-/// `Aulos.Subscribe`.
-pub(crate) fn subscribe(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    if context.caller.subscription.is_none() {
-        return Err(internal_error(
-            "only a WebSocket carries a feed; subscribe on a WebSocket at /jsonrpc",
-        ));
-    }
-    let meters = match params.value("meters")? {
-        Value::Null => None,
-        _ => Some(meter_subscription(context, &params.object("meters", "meters.")?)?),
-    };
-    let events = params.bool("events")?.then_some(context.caller.role);
-    let subscription = Subscription { status: params.bool("status")?, meters, events };
-    let answer = subscription.json();
-    context.caller.subscription = Some(subscription);
-    Ok(answer)
-}
-
-fn meter_subscription(
-    context: &CallContext<'_>,
-    params: &Params<'_>,
-) -> Result<MeterSubscription, aulos_proto::snap::control::RpcError> {
-    let stations = match params.optional_texts("stations")? {
-        // Names that exist bound the list.
-        Some(names) => Some(
-            names
-                .into_iter()
-                .map(|name| context.station(name).map(|_| name.to_owned()))
-                .collect::<Result<Vec<_>, _>>()?
-                .into(),
-        ),
-        None => None,
-    };
-    let hz = params.optional_number("hz")?.unwrap_or(MAX_HZ);
-    Ok(MeterSubscription::new(stations, hz))
-}
-
-impl Control {
-    /// The meters of all stations, for the frames of all connections. `tick` counts the calls.
-    #[must_use]
-    pub fn meters(&self, tick: u64) -> MeterSnapshot {
-        let inner = self.lock();
-        let readings = inner
-            .slots()
-            .map(|(number, slot)| MeterReading::new(&slot.station, &self.backend.status(number)));
-        let at_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        MeterSnapshot { tick, at_us, readings: readings.collect() }
+impl MeterSnapshot {
+    /// The meters of these stations. `tick` counts the snapshots, `at` is the time since the start.
+    pub(crate) fn new(tick: u64, at: Duration, stations: &[(Arc<Station>, StationStatus)]) -> Self {
+        let readings = stations.iter().map(|(station, status)| MeterReading::new(station, status));
+        let at_us = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+        Self { tick, at_us, readings: readings.collect() }
     }
 }
 
@@ -237,7 +181,10 @@ pub fn status_notification(status: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::peers::subscription::{MAX_HZ, MIN_HZ};
 
     fn reading(station: &str, channels: usize) -> MeterReading {
         let mut figures = [NONE; FIGURES];
@@ -317,7 +264,7 @@ mod tests {
     fn the_highest_rate_is_one_frame_per_tick() {
         assert_eq!(MeterSubscription::new(None, MAX_HZ).every(), 1);
         assert_eq!(MeterSubscription::new(None, MIN_HZ).every(), 100);
-        assert_eq!(std::time::Duration::from_secs_f64(1.0 / MAX_HZ), crate::TICK);
+        assert_eq!(Duration::from_secs_f64(1.0 / MAX_HZ), crate::TICK);
     }
 
     #[test]

@@ -3,25 +3,21 @@
 //! The lock of the state is held while the values are copied and not while they are written out as
 //! text; no station is waited for.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aulos_config::Station;
 use aulos_core::Db;
-use aulos_files::record::wall_clock;
 use serde_json::Value;
 
+use super::run_statistics::Histogram;
 use crate::backend::{
-    ClientHealth, InputFault, OnAir, SessionId, SourceCondition, SourceState, StationOutput,
-    StationState, StationStatus,
+    InputFault, OnAir, SourceCondition, SourceState, StationOutput, StationState, StationStatus,
 };
-use crate::clients::registry::Client;
-use crate::control::state::{Control, ControlState};
+use crate::clients::registry::{Client, Group, GroupView};
 use crate::hooks::HookSnapshot;
 use crate::stations::activity::StationActivity;
 use crate::stations::fallback;
-use crate::stations::slot::StationSlot;
-use crate::views::run_statistics::Histogram;
 
 /// The state of a server at one moment.
 #[derive(Debug)]
@@ -56,7 +52,7 @@ pub struct ServerSnapshot {
 #[derive(Clone, Debug)]
 pub struct StationSnapshot {
     /// Its configuration.
-    pub station: Station,
+    pub station: Arc<Station>,
     /// Its status.
     pub status: StationStatus,
     /// Connected clients that play it.
@@ -105,84 +101,26 @@ fn plays_last_resort(station: &Station, status: &StationStatus) -> bool {
     output == Some(StationOutput::LastResort) && station.last_resort.is_some()
 }
 
-impl Control {
-    /// The state of the server now, with its clients if they are not more than `max_clients`.
-    #[must_use]
-    pub fn snapshot(&self, max_clients: usize) -> ServerSnapshot {
-        let inner = self.lock();
-        let connected = connected(&inner);
-        let clients = (connected.len() <= max_clients).then(|| {
-            connected.iter().map(|(client, group, station)| ClientSnapshot {
-                client: (*client).clone(),
-                group: (*group).to_owned(),
-                station: (*station).to_owned(),
-            })
-        });
-        let clients = clients.map(Iterator::collect);
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        for (.., station) in &connected {
-            *counts.entry(station).or_default() += 1;
-        }
-        let stations = inner.slots().map(|(number, slot)| {
-            let StationSlot { station, activity, .. } = slot;
-            StationSnapshot {
-                station: station.clone(),
-                status: self.backend.status(number),
-                clients: counts.get(station.name.as_str()).copied().unwrap_or(0),
-                listeners: self.listeners.count(&station.name).0,
-                activity: activity.clone(),
+/// Why the server is not ready to serve clients: a reason for each station whose clock stands
+/// still. With `strict`, also for what the fallback covers.
+pub(super) fn unready_reasons(
+    stations: &[(Arc<Station>, StationStatus, Option<Duration>)],
+    strict: bool,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for (station, status, idle) in stations {
+        let name = &station.name;
+        match idle {
+            None => reasons.push(format!("station `{name}` has not started")),
+            Some(idle) if *idle > CLOCK_TIMEOUT => {
+                let seconds = idle.as_secs_f64();
+                reasons.push(format!("station `{name}` has stood still for {seconds:.1} s"));
             }
-        });
-        self.statistics.observe_clock(wall_clock());
-        let calls = self.statistics.calls();
-        ServerSnapshot {
-            started: calls.started,
-            reload_succeeded: calls.reload_succeeded,
-            configured_at: calls.configured_at,
-            certificate_expires: self.config().security.tls.expires,
-            counters: self.all_counters(&inner),
-            stations: stations.collect(),
-            clients,
-            controllers: inner.peers.count(),
-            hooks: self.hooks.snapshots(),
-            relays: self.with_relays(|relays| relays.summary()),
-            calls: calls.calls,
-            call_seconds: calls.call_seconds,
+            Some(_) if strict => strict_reasons(station, status, &mut reasons),
+            Some(_) => {}
         }
     }
-
-    /// Whether the control loop runs; waits at most a second where that is not clear.
-    pub async fn is_alive(&self) -> bool {
-        self.statistics.is_ticking((self.clock)()).await
-    }
-
-    /// Why the server is not ready to serve clients: a reason for each station whose clock stands
-    /// still. With `strict`, also for what the fallback covers: a source that has failed, a station
-    /// that plays none, a configuration that could not be loaded again.
-    #[must_use]
-    pub fn unready_reasons(&self, strict: bool) -> Vec<String> {
-        let inner = self.lock();
-        let now = (self.clock)();
-        let mut reasons = Vec::new();
-        for (number, StationSlot { station, activity, .. }) in inner.slots() {
-            let name = &station.name;
-            match activity.idle_for(now) {
-                None => reasons.push(format!("station `{name}` has not started")),
-                Some(idle) if idle > CLOCK_TIMEOUT => {
-                    let seconds = idle.as_secs_f64();
-                    reasons.push(format!("station `{name}` has stood still for {seconds:.1} s"));
-                }
-                Some(_) if strict => {
-                    strict_reasons(station, &self.backend.status(number), &mut reasons);
-                }
-                Some(_) => {}
-            }
-        }
-        if strict && !self.statistics.calls().reload_succeeded {
-            reasons.push("the configuration file has errors and is not applied".to_owned());
-        }
-        reasons
-    }
+    reasons
 }
 
 fn strict_reasons(station: &Station, status: &StationStatus, reasons: &mut Vec<String>) {
@@ -200,27 +138,16 @@ fn strict_reasons(station: &Station, status: &StationStatus, reasons: &mut Vec<S
     }
 }
 
-/// The connected clients, each with the name of its group and its station.
-fn connected(inner: &ControlState) -> Vec<(&Client, &str, &str)> {
-    let groups = inner.registry.table.groups();
-    let all = groups.flat_map(|group| {
-        let name = if group.name.is_empty() { &group.id } else { &group.name };
-        let members = inner.registry.table.members(&group.id);
-        members.map(|client| (client, name.as_str(), group.station.as_str()))
-    });
-    all.filter(|(client, ..)| client.session.is_some()).collect()
+/// The connected clients of these groups.
+pub(super) fn connected(groups: &[GroupView]) -> impl Iterator<Item = (&Client, &Group)> {
+    let all = groups.iter().flat_map(|view| view.members().map(|client| (client, &*view.group)));
+    all.filter(|(client, _)| client.session.is_some())
 }
 
-impl ControlState {
-    /// Takes over a report about a client for its station's distribution.
-    pub(crate) fn observe_client(&mut self, session: SessionId, health: &ClientHealth) {
-        let client = self.registry.table.with_session(session);
-        let found = client.and_then(|client| self.registry.table.client(&client.id));
-        let number = found.and_then(|(group, _)| self.registry.stations.find(&group.station));
-        let slot = number.and_then(|(number, _)| self.slots.get_mut(number)?.as_mut());
-        if let Some(slot) = slot {
-            slot.activity.observe_client(health);
-        }
+impl ClientSnapshot {
+    pub(super) fn new(client: &Client, group: &Group) -> Self {
+        let name = if group.name.is_empty() { &group.id } else { &group.name };
+        Self { client: client.clone(), group: name.clone(), station: group.station.clone() }
     }
 }
 

@@ -1,138 +1,111 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
+use aulos_session::nats::LeaseState;
 use std::collections::HashMap;
 
-use aulos_config::Station;
-use aulos_engine::encode::Mp3FrameShape;
-use aulos_io::mp3;
-use aulos_proto::uri::Uri;
-use aulos_session::nats::LeaseState;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::backend::{
-    ClientHealth, ClientSync, PassStatus, SourceState, StationState, StationStatus,
-};
-use crate::clients::registry::{ClientJson, Group, GroupJson, Registry, to_json_text};
-use crate::control::state::HostInfo;
+use crate::announcements::AnnouncementEntry;
+use crate::backend::{ClientHealth, ClientSync, PassStatus, SourceState, StationState};
+use crate::clients::registry::{ClientJson, GroupJson, GroupView, to_json_text};
+use crate::control::host::HostInfo;
 use crate::recordings;
 use crate::stations::level_json::{
     levels, loudness, normalizer_json, round_to_hundredths, whole_seconds,
 };
-use crate::stations::slot::StationSlot;
+use crate::stations::view::StationView;
 use crate::stations::{djs, fallback, pushes, radio, rtp};
 
 /// Controllers check this before they use newer methods; our own version is in `name`.
 const SNAPSERVER_VERSION: &str = "0.34.0";
 
-/// The whole of `Server.GetStatus`.
-#[derive(Serialize)]
-pub(crate) struct ServerShape<'a> {
-    server: ServerBody<'a>,
+/// The whole of `Server.GetStatus` at one moment, to be rendered without the lock of the state.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerView {
+    host: HostInfo,
+    groups: Vec<GroupView>,
+    stations: Vec<StationView>,
 }
 
-#[derive(Serialize)]
-struct ServerBody<'a> {
-    groups: GroupList<'a>,
-    server: Value,
-    streams: Vec<Value>,
+impl ServerView {
+    pub(crate) fn new(host: &HostInfo, groups: Vec<GroupView>, stations: Vec<StationView>) -> Self {
+        Self { host: host.clone(), groups, stations }
+    }
 }
 
-/// The result of `Server.GetStatus`.
-pub(crate) fn server<'a>(
-    host: &HostInfo,
-    registry: &'a Registry,
-    streams: Vec<Value>,
-) -> ServerShape<'a> {
-    let server = json!({
-        "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
-        "snapserver": {
-            "controlProtocolVersion": 1,
-            "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
-            "protocolVersion": 1,
-            "version": SNAPSERVER_VERSION,
-        },
-    });
-    ServerShape { server: ServerBody { groups: GroupList(registry), server, streams } }
-}
-
-struct GroupList<'a>(&'a Registry);
-
-impl Serialize for GroupList<'_> {
+impl Serialize for ServerView {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.table.groups().map(|group| GroupJson::new(self.0, group)))
+        #[derive(Serialize)]
+        struct Shape<'a> {
+            server: Body<'a>,
+        }
+        #[derive(Serialize)]
+        struct Body<'a> {
+            groups: Vec<GroupJson<'a>>,
+            server: Value,
+            streams: Vec<Value>,
+        }
+        let host = &self.host;
+        let server = json!({
+            "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
+            "snapserver": {
+                "controlProtocolVersion": 1,
+                "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
+                "protocolVersion": 1,
+                "version": SNAPSERVER_VERSION,
+            },
+        });
+        let groups = self.groups.iter().map(GroupJson::new).collect();
+        let streams = self.stations.iter().map(StationView::stream_json).collect();
+        Shape { server: Body { groups, server, streams } }.serialize(serializer)
+    }
+}
+
+/// The whole of `Aulos.GetStatus` at one moment, to be rendered without the lock of the state.
+#[derive(Debug)]
+pub(crate) struct StatusView {
+    /// Everything but the stations.
+    pub(crate) head: Value,
+    pub(crate) groups: Vec<GroupView>,
+    /// Each station with its listeners and announcements.
+    pub(crate) stations: Vec<(StationView, usize, Vec<AnnouncementEntry>)>,
+}
+
+impl StatusView {
+    /// The status as JSON.
+    pub(crate) fn text(&self) -> String {
+        let mut groups = groups_by_station(&self.groups);
+        let stations = self.stations.iter().map(|(view, listeners, announcements)| {
+            let groups = groups.remove(view.station.name.as_str()).unwrap_or_default();
+            let announcements = announcements.iter().map(AnnouncementEntry::json).collect();
+            station(view, *listeners, announcements, ClientList(groups))
+        });
+        status(&self.head, stations.collect())
     }
 }
 
 /// The result of `Aulos.GetStatus`: `head` and the stations.
-pub(crate) fn status(head: Value, stations: Vec<StationJson<'_>>) -> String {
+fn status(head: &Value, stations: Vec<StationJson<'_>>) -> String {
     #[derive(Serialize)]
     struct StatusResponse<'a> {
         #[serde(flatten)]
-        head: Value,
+        head: &'a Value,
         stations: Vec<StationJson<'a>>,
     }
     to_json_text(&StatusResponse { head, stations })
 }
 
-/// A station as a Snapcast stream. Its URI is the one with which it was added, or that of its first
-/// source. `metadata_slot` provides metadata and controls.
-pub(crate) fn stream(
-    slot: &StationSlot,
-    metadata_slot: Option<&StationSlot>,
-    state: StationState,
-) -> Value {
-    let station = &slot.station;
-    let first = || station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
-    let uri = slot.added.clone().or_else(first);
-    let part = |of: fn(&Uri) -> String| uri.as_ref().map_or_else(String::new, of);
-    let (scheme, path) = (part(|uri| uri.scheme.clone()), part(|uri| uri.path.clone()));
-    let (host, fragment) = (part(Uri::authority), part(|uri| uri.fragment.clone()));
-    let pairs = uri.iter().flat_map(|uri| &uri.query);
-    let mut query: Map<String, Value> =
-        pairs.map(|(key, value)| (key.clone(), json!(value))).collect();
-    query.insert("name".to_owned(), json!(station.name));
-    query.insert("codec".to_owned(), json!(station.codec.to_string()));
-    query.insert("sampleformat".to_owned(), json!(station.spec.to_string()));
-    query.insert("chunk_ms".to_owned(), json!(station.chunk_ms.to_string()));
-    let pairs: Vec<String> = query
-        .iter()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
-        .collect();
-    let made = || format!("{scheme}://{host}{path}?{}", pairs.join("&"));
-    let raw = slot.added.as_ref().map_or_else(made, |uri| uri.raw.clone());
-    json!({
-        "id": station.name,
-        "status": match state {
-            StationState::Stopped => "unknown",
-            StationState::Silent => "idle",
-            StationState::Playing => "playing",
-        },
-        "uri": {
-            "raw": raw,
-            "scheme": scheme,
-            "host": host,
-            "path": path,
-            "fragment": fragment,
-            "query": query,
-        },
-        "properties": metadata_slot.unwrap_or(slot).properties,
-    })
-}
-
 /// A station in `Aulos.GetStatus`.
 #[derive(Serialize)]
-pub(crate) struct StationJson<'a> {
+struct StationJson<'a> {
     #[serde(flatten)]
     head: Value,
     clients: ClientList<'a>,
 }
 
 /// The clients of some groups, each with its group.
-pub(crate) struct ClientList<'a> {
-    registry: &'a Registry,
-    groups: Vec<&'a Group>,
-}
+struct ClientList<'a>(Vec<&'a GroupView>);
 
 #[derive(Serialize)]
 struct ClientEntry<'a> {
@@ -206,32 +179,25 @@ impl From<ClientHealth> for HealthJson {
     }
 }
 
-impl<'a> ClientList<'a> {
-    pub(crate) const fn new(registry: &'a Registry, groups: Vec<&'a Group>) -> Self {
-        Self { registry, groups }
-    }
-}
-
 impl Serialize for ClientList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let registry = self.registry;
-        serializer.collect_seq(self.groups.iter().flat_map(|group| {
-            registry.table.members_json(&group.id).map(|(client, json)| ClientEntry {
-                client: json,
+        serializer.collect_seq(self.0.iter().flat_map(|GroupView { group, clients }| {
+            clients.iter().map(|row| ClientEntry {
+                client: row.json(),
                 group: &group.id,
                 group_muted: group.muted,
                 group_name: &group.name,
-                health: client.health.map(HealthJson::from),
+                health: row.client().health.map(HealthJson::from),
             })
         }))
     }
 }
 
 /// The groups of each station.
-pub(crate) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group>> {
-    let mut all: HashMap<&str, Vec<&Group>> = HashMap::new();
-    for group in registry.table.groups() {
-        all.entry(&group.station).or_default().push(group);
+fn groups_by_station(groups: &[GroupView]) -> HashMap<&str, Vec<&GroupView>> {
+    let mut all: HashMap<&str, Vec<&GroupView>> = HashMap::new();
+    for view in groups {
+        all.entry(&view.group.station).or_default().push(view);
     }
     all
 }
@@ -246,15 +212,13 @@ const fn source_state_name(state: &SourceState) -> &'static str {
 }
 
 /// A station in `Aulos.GetStatus`.
-pub(crate) fn station<'a>(
-    slot: &StationSlot,
-    metadata_slot: Option<&StationSlot>,
-    status: &StationStatus,
+fn station<'a>(
+    view: &StationView,
     listeners: usize,
     announcements: Value,
     clients: ClientList<'a>,
 ) -> StationJson<'a> {
-    let station = &slot.station;
+    let StationView { station, status, .. } = view;
     let sources = station.sources.iter().enumerate().map(|(index, source)| {
         let state = status.sources.get(index).cloned().unwrap_or_default();
         json!({
@@ -297,7 +261,6 @@ pub(crate) fn station<'a>(
         "equalizer": station.sound.equalizer_json(),
         "codec": station.codec.codec().name(),
         "encoder": station.codec.to_string(),
-        "mp3": mp3_json(station),
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
@@ -306,17 +269,11 @@ pub(crate) fn station<'a>(
         "rtp": sent,
         "publication": status.publication.as_ref().map(publication_json),
         "recorders": recordings::station_json(station, &status.recorders),
-        "added": slot.added.is_some(),
-        "playing": metadata_slot.unwrap_or(slot).properties.get("metadata"),
+        "added": view.added.is_some(),
+        "playing": view.properties.get("metadata"),
         "announcements": announcements,
     });
     StationJson { head, clients }
-}
-
-/// The MP3 stream of a station; `None` where its spec is none of MP3.
-fn mp3_json(station: &Station) -> Option<Value> {
-    let shape = Mp3FrameShape::new(station.spec, station.mp3).ok()?;
-    Some(json!({ "kbps": shape.kbps, "encoder": mp3::encoder_name(station.mp3) }))
 }
 
 /// Which part this server has in the publication of a station.

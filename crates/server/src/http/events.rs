@@ -136,7 +136,7 @@ async fn render(control: Arc<Control>, feed: EventFeed) {
             }
         }
         if for_events {
-            let newest = event("levels", &control.levels().to_string());
+            let newest = event("levels", &control.views().levels().to_string());
             feed.levels.send_if_modified(|held| {
                 let changed = *held != newest;
                 *held = newest;
@@ -144,7 +144,7 @@ async fn render(control: Arc<Control>, feed: EventFeed) {
             });
         }
         if is_watched(feed.meters.receiver_count()) {
-            feed.meters.send_replace(Arc::new(control.meters(tick)));
+            feed.meters.send_replace(Arc::new(control.views().meters(tick)));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `/listen/`: the addresses at which stations can be heard.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use aulos_config::Station;
 use aulos_control::markup::escape_markup;
@@ -8,9 +9,10 @@ use aulos_core::{CODECS, SampleSpec};
 use aulos_proto::uri::percent_encode_url;
 
 /// The page, without scripts and styles.
-pub(super) fn page(stations: &[Station]) -> String {
+pub(super) fn page(stations: &[Arc<Station>]) -> String {
     let mut out = HEAD.to_owned();
-    for Station { name, codec, spec, .. } in stations {
+    for station in stations {
+        let Station { name, codec, spec, .. } = &**station;
         // Writing to a string cannot fail.
         write!(out, "<li>{}, {codec} {spec}:", escape_markup(name)).ok();
         let target = escape_markup(&percent_encode_url(name));
@@ -41,7 +43,7 @@ mod tests {
         let file = aulos_config::ConfigFile { name: "a.toml", text };
         let env = aulos_config::Environment::default();
         let stations = aulos_config::load(Some(file), &[], &env).unwrap().stations;
-        let page = page(&stations);
+        let page = page(&stations.into_iter().map(Arc::new).collect::<Vec<_>>());
         assert!(page.contains("<li>a &amp; &lt;b&gt;, flac 48000:16:2:"), "{page}");
         assert!(page.contains("href=\"/listen/a%20%26%20%3Cb%3E.ogg\""), "{page}");
         assert!(page.contains("/listen/hall.flac\">flac</a> (the station's own)"), "{page}");

@@ -70,7 +70,7 @@ async fn metrics(State(monitoring): State<Monitoring>, headers: HeaderMap) -> Re
     let format = TextFormat::for_accept(accept.unwrap_or_default());
     let control = &monitoring.control;
     let scrape = Scrape {
-        server: control.snapshot(control.config().metrics.per_client_limit),
+        server: control.views().snapshot(control.config().metrics.per_client_limit),
         process: ProcessStatistics::read(),
         requests: monitoring.counts(),
     };
@@ -80,7 +80,7 @@ async fn metrics(State(monitoring): State<Monitoring>, headers: HeaderMap) -> Re
 
 /// Whether the process should go on; it does not depend on sources.
 async fn health(State(monitoring): State<Monitoring>) -> Response {
-    if monitoring.control.is_alive().await {
+    if monitoring.control.views().is_alive().await {
         "ok\n".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "the control plane does not respond\n").into_response()
@@ -95,7 +95,7 @@ async fn readiness(
 ) -> Response {
     let is_strict =
         |query: &str| query.split('&').any(|pair| matches!(pair, "strict" | "strict=1"));
-    let reasons = monitoring.control.unready_reasons(uri.query().is_some_and(is_strict));
+    let reasons = monitoring.control.views().unready_reasons(uri.query().is_some_and(is_strict));
     if reasons.is_empty() {
         return "ready\n".into_response();
     }

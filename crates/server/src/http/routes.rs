@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aulos_control::access::Role;
 use aulos_control::backend::{ListenSink, MediaSocket};
-use aulos_control::{Caller, Control, count};
+use aulos_control::{Caller, Control, count, is_call_for_everyone, openrpc};
 use aulos_io::descriptors::DescriptorUse;
 use aulos_proto::snap::control::MAX_LINE;
 use axum::body::Body;
@@ -64,7 +64,7 @@ pub(super) fn router(
         .route("/admin/stats.xml", get(icecast_admin))
         .route("/admin/listmounts", get(icecast_admin))
         .route("/admin/listclients", get(icecast_admin))
-        .route("/openrpc.json", get(async || json_response(Control::openrpc().to_owned())))
+        .route("/openrpc.json", get(async || json_response(openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
         .route("/rtp/{*name}", get(description))
@@ -154,7 +154,11 @@ async fn icecast_status(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let status = app.control.icecast_status(&base_url(&identity, &headers), mount(&uri).as_deref());
+    let status = app
+        .control
+        .views()
+        .icecast()
+        .status(&base_url(&identity, &headers), mount(&uri).as_deref());
     json_response(status.to_string())
 }
 
@@ -183,11 +187,11 @@ async fn icecast_admin(
     let (base, mount) = (base_url(&identity, &headers), mount(&uri));
     let xml = match uri.path() {
         "/admin/listclients" => {
-            mount.as_deref().and_then(|mount| app.control.icecast_clients(mount))
+            mount.as_deref().and_then(|mount| app.control.views().icecast().clients(mount))
         }
         path => {
             let is_short = path == "/admin/listmounts";
-            Some(app.control.icecast_stats(&base, mount.as_deref(), is_short))
+            Some(app.control.views().icecast().stats(&base, mount.as_deref(), is_short))
         }
     };
     match xml {
@@ -213,7 +217,7 @@ async fn call(
         Ok(line) => line,
         Err(refusal) => return refusal,
     };
-    if caller.role == Role::None && !Control::is_call_for_everyone(&line) {
+    if caller.role == Role::None && !is_call_for_everyone(&line) {
         return login::denied_response(Denied::for_role(&caller, "/jsonrpc"));
     }
     match app.control.request(&mut caller, &line).await {
@@ -225,7 +229,7 @@ async fn call(
 /// A picture at Snapcast's URL.
 async fn picture(State(app): State<AppState>, uri: Uri) -> Response {
     let name = uri.query().and_then(|query| query.strip_prefix("name=")).unwrap_or_default();
-    match app.control.picture(name) {
+    match app.control.views().picture(name) {
         // The name is a hash of the contents.
         Some((media, bytes)) => {
             ([(CONTENT_TYPE, media), (CACHE_CONTROL, "max-age=86400")], bytes).into_response()
@@ -239,7 +243,7 @@ async fn description(State(app): State<AppState>, Path(name): Path<String>, uri:
     let query = uri.query().and_then(|query| query.strip_prefix("output="));
     let output = query.map_or(Ok(1), str::parse::<usize>).ok().and_then(|at| at.checked_sub(1));
     let found = name.strip_suffix(".sdp").zip(output);
-    match found.and_then(|(station, output)| app.control.description(station, output)) {
+    match found.and_then(|(station, output)| app.control.views().description(station, output)) {
         Some(text) => ([(CONTENT_TYPE, "application/sdp")], text).into_response(),
         None => {
             let text = "no station of that name goes there over RTP: /rtp/STATION.sdp, or \

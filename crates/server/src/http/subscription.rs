@@ -63,7 +63,7 @@ impl SubscribedFeed {
         if subscription.events.is_none() {
             self.events = None;
         } else if self.events.is_none() {
-            let mut changes = control.event_changes();
+            let mut changes = control.events.changes();
             let revision = *changes.borrow_and_update();
             self.events = Some((changes, revision));
         }
@@ -73,7 +73,7 @@ impl SubscribedFeed {
     /// The notification of the events that have not been sent.
     fn next_events(&mut self, control: &Control) -> Option<String> {
         let ((_, sent), role) = (self.events.as_mut()?, self.current.events?);
-        let (revision, notification) = control.event_notification(*sent, role);
+        let (revision, notification) = control.events.notification(*sent, role);
         *sent = revision;
         notification
     }

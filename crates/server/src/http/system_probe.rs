@@ -50,7 +50,7 @@ fn system_json(
     process: &ProcessStatistics,
     before: Option<(&ProcessStatistics, Duration)>,
 ) -> Value {
-    let snapshot = control.snapshot(0);
+    let snapshot = control.views().snapshot(0);
     let uptime = SystemTime::now().duration_since(snapshot.started).unwrap_or_default();
     let percent = |now: f64, then: f64, passed: Duration| {
         ((now - then).max(0.0) / passed.as_secs_f64() * 1_000.0).round() / 10.0
@@ -65,7 +65,7 @@ fn system_json(
         });
         json!({ "name": name, "cpu_s": (seconds * 100.0).round() / 100.0, "cpu_percent": busy })
     });
-    let host = control.host();
+    let host = &control.host;
     let clients: usize = snapshot.stations.iter().map(|station| station.clients).sum();
     let listeners: usize = snapshot.stations.iter().map(|station| station.listeners).sum();
     let counters = snapshot.counters.iter();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use aulos_config::{Endpoint, Mount};
 use aulos_control::access::{Credentials, LoginError, SecretDigest};
-use aulos_control::{Control, RefusalFilter, count};
+use aulos_control::{Control, RefusalFilter, count, mounts};
 use aulos_core::{Span, TokenBucket};
 use aulos_io::SystemClock;
 use aulos_session::live_source::LiveResponse;
@@ -35,8 +35,10 @@ impl MountClaim {
         address: &Endpoint,
         control: &Control,
     ) -> Result<(String, Mount), LiveResponse> {
-        let mut here = control.mounts();
-        here.retain(|(_, mount)| mount.address == *address);
+        let stations = control.stations();
+        let here = mounts(&stations).filter(|(_, mount)| mount.address == *address);
+        let mut here: Vec<_> =
+            here.map(|(station, mount)| (station.to_owned(), mount.clone())).collect();
         let is_only = here.len() == 1;
         if let Some(password) = &self.password {
             let digest = SecretDigest::new(password);

@@ -15,9 +15,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{Endpoint, Mount};
+use aulos_config::{Endpoint, Station};
 use aulos_control::backend::{AudioBackend, ListenSink};
-use aulos_control::{Control, count};
+use aulos_control::{Control, count, mounts};
 use aulos_core::{Backoff, Span};
 use aulos_io::SystemClock;
 use aulos_io::descriptors::DescriptorUse;
@@ -80,7 +80,7 @@ pub(crate) async fn serve(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let wanted = addresses(&context.control.mounts());
+        let wanted = addresses(&context.control.stations());
         ports.retain(|port| wanted.contains(&(port.mounts.clone(), port.address.clone())));
         for (mounts, address) in wanted {
             if !ports.iter().any(|port| port.address == address) {
@@ -95,8 +95,8 @@ pub(crate) async fn serve(
 
 /// The addresses to open, each behind that of its mounts. Shoutcast programs send their stream to
 /// the port after the configured one.
-fn addresses(all: &[(String, Mount)]) -> Vec<(Endpoint, Endpoint)> {
-    let all = || all.iter().map(|(_, mount)| mount);
+fn addresses(stations: &[Arc<Station>]) -> Vec<(Endpoint, Endpoint)> {
+    let all = || mounts(stations).map(|(_, mount)| mount);
     let own = all().map(|mount| (mount.address.clone(), mount.address.clone()));
     let next = all().filter(|mount| mount.shoutcast && mount.address.port != 0).map(|mount| {
         let port = mount.address.port.saturating_add(1);

@@ -2,7 +2,7 @@
 
 use aulos_config::Endpoint;
 use aulos_control::access::Role;
-use aulos_control::{Control, count, set_icecast_sources};
+use aulos_control::{Control, count, mounts, set_icecast_sources};
 use aulos_session::live_source::LiveResponse;
 use serde_json::{Value, json};
 
@@ -25,13 +25,14 @@ pub(super) fn response(
         return LiveResponse::Unauthorized.text();
     }
     let base = format!("http://{}", host.unwrap_or("localhost"));
-    let mut status = control.icecast_status(&base, None);
+    let mut status = control.views().icecast().status(&base, None);
     let stations = match status["icestats"]["source"].take() {
         Value::Array(stations) => stations,
         station => vec![station],
     };
-    let mounts = control.mounts().into_iter().filter(|(_, mount)| mount.address == *address);
-    let sources = mounts.filter_map(|(name, mount)| {
+    let all = control.stations();
+    let own = mounts(&all).filter(|(_, mount)| mount.address == *address);
+    let sources = own.filter_map(|(name, mount)| {
         let mut source = stations.iter().find(|one| one["server_name"] == name)?.clone();
         source["listenurl"] = json!(format!("{base}{}", mount.path));
         Some(source)

@@ -92,7 +92,7 @@ fn snapshot(station: Station) -> StationSnapshot {
         ..StationStatus::default()
     };
     StationSnapshot {
-        station,
+        station: station.into(),
         status,
         clients: 0,
         listeners: 0,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aulos_config::{Plugin, TitleFifo};
+use aulos_control::plugin::{script_ended, scripts};
+use aulos_control::titles::title_sources;
 use aulos_control::{Control, plugin, titles};
 use tokio::task::JoinHandle;
 
@@ -29,11 +31,13 @@ impl MetadataTasks {
 
     /// Starts and ends tasks so that the configured ones run.
     pub(super) async fn update(&mut self, control: &Arc<Control>) {
+        let (stations, by_rpc) = (control.stations(), control.config().streams.plugins_by_rpc);
         let folder = control.config().streams.plugin_dir.clone();
         let script = |(stream, plugin)| MetadataTask::Script(stream, plugin, folder.clone());
         let titles = |(stream, titles)| MetadataTask::Titles(stream, titles);
-        let mut wanted: Vec<MetadataTask> = control.scripts().into_iter().map(script).collect();
-        wanted.extend(control.title_sources().into_iter().map(titles));
+        let mut wanted: Vec<MetadataTask> =
+            scripts(&stations, by_rpc).into_iter().map(script).collect();
+        wanted.extend(title_sources(&stations).into_iter().map(titles));
         let (stay, go) = std::mem::take(&mut self.running)
             .into_iter()
             .partition::<Vec<_>, _>(|(metadata_task, _)| wanted.contains(metadata_task));
@@ -41,7 +45,7 @@ impl MetadataTasks {
         for (metadata_task, task) in go {
             abort_and_wait(task).await;
             if let MetadataTask::Script(stream, ..) = metadata_task {
-                control.plugin_ended(&stream);
+                script_ended(control, &stream);
             }
         }
         wanted.retain(|metadata_task| {

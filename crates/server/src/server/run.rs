@@ -10,7 +10,10 @@ use std::time::Duration;
 use aulos_config::ResolvedConfig;
 use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
 use aulos_control::cluster::{ClusterHandle, ClusterRequest};
-use aulos_control::{ConfigLoader, Control, HISTORY_QUEUE, HostInfo, TICK, registry_for};
+use aulos_control::{
+    Clock, ConfigLoader, Control, ControlOptions, ControlParts, HISTORY_QUEUE, HostInfo, TICK,
+    registry_for, serve_cluster,
+};
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::mdns::DiscoveredServer;
@@ -86,14 +89,22 @@ pub async fn run(
     let ServerContext { reload_config, mut reload_requests, supervisor, neighbors, cluster } =
         outside;
     let audio = Arc::clone(&backend);
-    let control = Control::new(resolved, backend, Box::new(bound.relays), host, registry, saved)
-        .with_base_url(base)
-        .with_config_loader(reload_config);
-    let (mut control, nodes) = join_cluster(control.with_discovered_servers(neighbors), cluster);
+    let (cluster, nodes) = match cluster {
+        Some(ClusterHandle { link, requests }) => (Some(link), Some(requests)),
+        None => (None, None),
+    };
     let history_requests = settings.enabled.then(|| mpsc::channel(HISTORY_QUEUE)).unzip();
-    if let Some(requests) = history_requests.0.clone() {
-        control = control.with_history(requests);
-    }
+    let options = ControlOptions {
+        clock: Clock::default(),
+        base_url: Some(base),
+        discovered_servers: neighbors,
+        cluster,
+        history: history_requests.0.clone(),
+        config_loader: reload_config,
+    };
+    let relays = Box::new(bound.relays);
+    let parts = ControlParts { config: resolved, backend, relays, host, registry, saved };
+    let control = Control::new(parts, options);
     let (policy_sender, policy) = watch::channel(bound.listen_policy);
     let control = Arc::new(control);
     if let Some(requests) = history_requests.1 {
@@ -110,7 +121,7 @@ pub async fn run(
     start_blocking_threads(&control.config());
     let mut ticks = delayed_interval(TICK);
     tokio::pin!(stop);
-    supervisor.notify_ready(&control.summary());
+    supervisor.notify_ready(&summary(&control));
     let mut heartbeat = Heartbeat::new(&supervisor);
     loop {
         tokio::select! {
@@ -130,7 +141,7 @@ pub async fn run(
     }
     supervisor.notify_stopping();
     tasks.iter().for_each(JoinHandle::abort);
-    control.end_relays();
+    control.relays.end();
     metadata_tasks.end_all().await;
     drop(last_save);
     // Neither a slow disk nor a slow hook delays the shutdown.
@@ -156,19 +167,20 @@ async fn handle_events(
     yield_now().await;
 }
 
+/// Writes the access log until the future is dropped.
+async fn log_listeners(control: &Control) {
+    control.listeners.write_access_log(|| control.config().http.access_log.clone()).await;
+}
+
+/// The running stations in one line.
+fn summary(control: &Control) -> String {
+    let stations = control.stations();
+    let names: Vec<&str> = stations.iter().map(|station| &*station.name).collect();
+    format!("{} station(s): {}", names.len(), names.join(", "))
+}
+
 /// As long as a usual long call.
 const EVENT_TIME: Span = Span::from_millis(10);
-
-/// Joins a cluster; returns the requests of its nodes.
-fn join_cluster(
-    control: Control,
-    cluster: Option<ClusterHandle>,
-) -> (Control, Option<mpsc::Receiver<ClusterRequest>>) {
-    match cluster {
-        Some(ClusterHandle { link, requests }) => (control.with_cluster(link), Some(requests)),
-        None => (control, None),
-    }
-}
 
 /// Spawns the tasks of the control port, of live sources, of the HTTP port, of the access log, of
 /// panics of codec libraries and of the other nodes of a cluster.
@@ -192,11 +204,11 @@ fn spawn_servers(
             policy.clone(),
         )),
         tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
-        tokio::spawn(async move { logging.write_access_log().await }),
+        tokio::spawn(async move { log_listeners(&logging).await }),
         tokio::spawn(codec_panics::log_first_panics()),
         tokio::spawn(input_budget::release_freed_input()),
     ];
-    tasks.extend(nodes.map(|nodes| tokio::spawn(Arc::clone(control).serve_cluster(nodes))));
+    tasks.extend(nodes.map(|nodes| tokio::spawn(serve_cluster(Arc::clone(control), nodes))));
     Ok(tasks)
 }
 
@@ -259,13 +271,13 @@ fn update_listen_policy(
 fn reload(control: &Control, supervisor: &Supervisor) {
     supervisor.notify_reloading();
     let status = match control.reload() {
-        Ok(_) => control.summary(),
+        Ok(_) => summary(&control),
         // The first line has the location.
         Err(problems) => {
             let first = problems.lines().next().unwrap_or_default();
             format!(
                 "{}; reload failed, running with the last configuration: {first}",
-                control.summary()
+                summary(&control)
             )
         }
     };

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use aulos_core::{ChannelMap, Rng};
 
@@ -148,13 +147,6 @@ pub struct Group {
     pub station: String,
     /// Mutes every client.
     pub muted: bool,
-}
-
-/// A group and those of its clients that are saved, in their order; at least one.
-#[derive(Clone, Debug)]
-pub(super) struct RememberedGroup {
-    pub(super) group: Arc<Group>,
-    pub(super) clients: Vec<Arc<Client>>,
 }
 
 impl Group {

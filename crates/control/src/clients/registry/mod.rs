@@ -53,7 +53,7 @@ pub(crate) use presets::Presets;
 use retention::ClientRetention;
 use shared_table::SharedTable;
 use stations::StationTable;
-pub(crate) use table::ClientTable;
+pub(crate) use table::{ClientTable, GroupView};
 
 /// All groups and clients. No group is empty, and every client is in exactly one group.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::Registry;
-use super::client::{Client, Group, RememberedGroup};
+use super::client::Group;
 use super::client_json::ClientJson;
+use super::table::{ClientRow, GroupView};
 
 /// A group as `Group.GetStatus` shows it.
 #[derive(Debug, Serialize)]
@@ -22,28 +22,20 @@ pub struct GroupJson<'a> {
 }
 
 impl<'a> GroupJson<'a> {
-    /// A group of this registry.
+    /// A group for controllers.
     #[must_use]
-    pub fn new(registry: &'a Registry, group: &'a Group) -> Self {
-        Self {
-            clients: GroupMembers::All { registry, group: &group.id },
-            id: &group.id,
-            muted: group.muted,
-            name: &group.name,
-            stream_id: &group.station,
-        }
+    pub(crate) fn new(view: &'a GroupView) -> Self {
+        Self::of(&view.group, GroupMembers::All(&view.clients))
     }
 
     /// The same for the state file.
-    pub(super) fn saved(saved: &'a RememberedGroup) -> Self {
-        let RememberedGroup { group, clients } = saved;
-        Self {
-            clients: GroupMembers::Saved(clients),
-            id: &group.id,
-            muted: group.muted,
-            name: &group.name,
-            stream_id: &group.station,
-        }
+    pub(super) fn saved(view: &'a GroupView) -> Self {
+        Self::of(&view.group, GroupMembers::Saved(&view.clients))
+    }
+
+    fn of(group: &'a Group, clients: GroupMembers<'a>) -> Self {
+        let Group { id, name, station: stream_id, muted } = group;
+        Self { clients, id, muted: *muted, name, stream_id }
     }
 }
 
@@ -51,19 +43,17 @@ impl<'a> GroupJson<'a> {
 #[derive(Debug)]
 enum GroupMembers<'a> {
     /// For controllers.
-    All { registry: &'a Registry, group: &'a str },
+    All(&'a [Arc<ClientRow>]),
     /// For the state file, with keys that only the file has.
-    Saved(&'a [Arc<Client>]),
+    Saved(&'a [Arc<ClientRow>]),
 }
 
 impl Serialize for GroupMembers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::All { registry, group } => {
-                serializer.collect_seq(registry.table.members_json(group).map(|(_, json)| json))
-            }
+            Self::All(clients) => serializer.collect_seq(clients.iter().map(|row| row.json())),
             Self::Saved(clients) => {
-                serializer.collect_seq(clients.iter().map(|client| ClientJson::saved(client)))
+                serializer.collect_seq(clients.iter().map(|row| ClientJson::saved(row.client())))
             }
         }
     }

@@ -19,10 +19,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use super::client::SavedGroup;
-use super::client::{MAX_ID, MAX_IP, MAX_REPORTED_TEXTS, MAX_TEXT, RememberedGroup};
+use super::client::{MAX_ID, MAX_IP, MAX_REPORTED_TEXTS, MAX_TEXT};
 use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset};
 use super::saved_json::{Object, StateFileJson};
 use super::snapcast_json::GroupJson;
+use super::table::GroupView;
 use super::{MAX_CLIENTS, Registry};
 
 /// Limit of added streams; each costs work on several threads and about a megabyte of buffers.
@@ -176,7 +177,7 @@ fn parse(text: &[u8]) -> Result<SavedState, serde_json::Error> {
 /// shared, and taken without a copy.
 #[derive(Debug)]
 pub struct Snapshot {
-    groups: Vec<RememberedGroup>,
+    groups: Vec<GroupView>,
     streams: Vec<String>,
     sounds: Vec<Value>,
     presets: Vec<Arc<Preset>>,

@@ -9,11 +9,10 @@
 //! saved state of thousands of clients without a copy of their texts, so that it is rendered
 //! without the lock.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::client::{Client, EarlierSession, Group, RememberedGroup, WallTime, client_id};
+use super::client::{Client, EarlierSession, Group, WallTime, client_id};
 use super::client_json::{ClientJson, ClientTexts};
 use crate::backend::{ClientHealth, Hello, SessionId};
 
@@ -28,7 +27,7 @@ struct ClientPosition {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientTable {
     groups: BTreeMap<u64, Arc<Group>>,
-    clients: BTreeMap<ClientPosition, ClientRow>,
+    clients: BTreeMap<ClientPosition, Arc<ClientRow>>,
     keys: HashMap<String, u64>,
     positions: HashMap<String, ClientPosition>,
     sessions: HashMap<SessionId, ClientPosition>,
@@ -44,19 +43,45 @@ pub(crate) struct ClientTable {
 
 /// A client, and its texts from when they were needed until it changes.
 #[derive(Clone, Debug)]
-struct ClientRow {
-    client: Arc<Client>,
-    texts: OnceCell<ClientTexts>,
+pub(crate) struct ClientRow {
+    client: Client,
+    texts: OnceLock<ClientTexts>,
 }
 
 impl ClientRow {
-    fn new(client: Client) -> Self {
-        Self { client: client.into(), texts: OnceCell::new() }
+    fn new(client: Client) -> Arc<Self> {
+        Arc::new(Self { client, texts: OnceLock::new() })
     }
 
-    fn client_mut(&mut self) -> &mut Client {
-        self.texts.take();
-        Arc::make_mut(&mut self.client)
+    /// The client, to be changed; a copy if others still read it.
+    fn client_mut(self: &mut Arc<Self>) -> &mut Client {
+        let row = Arc::make_mut(self);
+        row.texts.take();
+        &mut row.client
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The client in the form in which controllers get it.
+    pub(crate) fn json(&self) -> ClientJson<'_> {
+        let texts = self.texts.get_or_init(|| ClientTexts::new(&self.client));
+        ClientJson::with_texts(&self.client, texts)
+    }
+}
+
+/// A group and its clients at one moment, shared with the table until they change.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupView {
+    pub(crate) group: Arc<Group>,
+    pub(crate) clients: Vec<Arc<ClientRow>>,
+}
+
+impl GroupView {
+    /// The clients, in the order in which they joined.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Client> {
+        self.clients.iter().map(|row| row.client())
     }
 }
 
@@ -150,7 +175,7 @@ impl ClientTable {
     ) -> Option<(&Client, &EarlierSession)> {
         // Its texts stay: nothing that changes here is in them.
         let row = self.clients.get_mut(self.sessions.get(&session)?)?;
-        let client = Arc::make_mut(&mut row.client);
+        let client = &mut Arc::make_mut(row).client;
         let Some(at) = client.earlier_sessions.iter().position(|one| one.session == session) else {
             client.health = Some(health);
             if let Some(ago) = health.seen_us_ago {
@@ -202,12 +227,12 @@ impl ClientTable {
     /// A client and its group.
     pub(crate) fn client(&self, id: &str) -> Option<(&Group, &Client)> {
         let seat = self.positions.get(id)?;
-        Some((self.groups.get(&seat.group)?, &*self.clients.get(seat)?.client))
+        Some((self.groups.get(&seat.group)?, &self.clients.get(seat)?.client))
     }
 
     /// The client of a session.
     pub(crate) fn with_session(&self, session: SessionId) -> Option<&Client> {
-        self.clients.get(self.sessions.get(&session)?).map(|row| &*row.client)
+        self.clients.get(self.sessions.get(&session)?).map(|row| &row.client)
     }
 
     /// A group.
@@ -217,19 +242,11 @@ impl ClientTable {
 
     /// The clients of a group; none for an unknown group.
     pub(crate) fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
-        self.rows(group).map(|row| &*row.client)
+        self.rows(group).map(|row| &row.client)
     }
 
-    /// The clients of a group, each with its texts.
-    pub(super) fn members_with_texts(
-        &self,
-        group: &str,
-    ) -> impl Iterator<Item = (&Client, &ClientTexts)> {
-        self.rows(group)
-            .map(|row| (&*row.client, row.texts.get_or_init(|| ClientTexts::new(&row.client))))
-    }
-
-    fn rows(&self, group: &str) -> impl Iterator<Item = &ClientRow> + Clone {
+    /// The rows of a group.
+    fn rows(&self, group: &str) -> impl Iterator<Item = &Arc<ClientRow>> + Clone {
         let key = self.keys.get(group);
         key.into_iter().flat_map(|key| self.clients.range(positions_of(*key))).map(|(_, row)| row)
     }
@@ -241,28 +258,33 @@ impl ClientTable {
 
     /// Every client.
     pub(super) fn clients(&self) -> impl Iterator<Item = &Client> + Clone {
-        self.clients.values().map(|row| &*row.client)
+        self.clients.values().map(|row| &row.client)
     }
 
-    /// Every group that has remembered clients, with these.
-    pub(super) fn remembered_groups(&self) -> Vec<RememberedGroup> {
+    /// A group with its clients.
+    pub(crate) fn view(&self, group: &str) -> Option<GroupView> {
+        let key = self.keys.get(group)?;
+        let clients = self.rows(group).cloned().collect();
+        Some(GroupView { group: Arc::clone(self.groups.get(key)?), clients })
+    }
+
+    /// Every group with its clients, in order of creation.
+    pub(crate) fn views(&self) -> Vec<GroupView> {
         let mut clients = self.clients.iter().peekable();
         let groups = self.groups.iter().map(|(key, group)| {
             let members = std::iter::from_fn(|| clients.next_if(|(seat, _)| seat.group == *key));
-            let members = members.map(|(_, row)| &row.client);
-            let remembered = members.filter(|client| !client.transient).cloned().collect();
-            RememberedGroup { group: group.clone(), clients: remembered }
+            let clients = members.map(|(_, row)| Arc::clone(row)).collect();
+            GroupView { group: Arc::clone(group), clients }
         });
-        groups.filter(|group| !group.clients.is_empty()).collect()
+        groups.collect()
     }
 
-    /// The clients of a group in the form in which controllers get them.
-    pub(crate) fn members_json(
-        &self,
-        group: &str,
-    ) -> impl Iterator<Item = (&Client, ClientJson<'_>)> {
-        let members = self.members_with_texts(group);
-        members.map(|(client, texts)| (client, ClientJson::with_texts(client, texts)))
+    /// Every group that has remembered clients, with these.
+    pub(super) fn remembered_groups(&self) -> Vec<GroupView> {
+        let mut groups = self.views();
+        groups.iter_mut().for_each(|one| one.clients.retain(|row| !row.client.transient));
+        groups.retain(|one| !one.clients.is_empty());
+        groups
     }
 
     /// The ids of the connected clients that play a station.
@@ -320,7 +342,7 @@ impl ClientTable {
         self.groups.iter().rev().filter_map(|(key, group)| {
             let mut members = self.clients.range(positions_of(*key));
             let (_, row) = members.next()?;
-            members.next().is_none().then_some((&**group, &*row.client))
+            members.next().is_none().then_some((&**group, &row.client))
         })
     }
 
@@ -336,14 +358,14 @@ impl ClientTable {
 
     fn take_client(&mut self, id: &str) -> Option<(u64, Client)> {
         let seat = self.positions.remove(id)?;
-        let client = self.clients.remove(&seat)?.client;
+        let client = Arc::unwrap_or_clone(self.clients.remove(&seat)?).client;
         for session in client.sessions() {
             self.sessions.remove(&session);
         }
         self.earlier -= client.earlier_sessions.len();
         self.transient -= usize::from(client.transient);
         self.changed.insert(client.id.clone());
-        Some((seat.group, Arc::unwrap_or_clone(client)))
+        Some((seat.group, client))
     }
 
     fn remove_if_empty(&mut self, key: u64) {

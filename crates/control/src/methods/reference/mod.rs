@@ -10,36 +10,47 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::access::Role;
-use crate::control::state::Control;
+use crate::control::context::CallContext;
 use crate::methods;
 use crate::methods::method::{Method, ResultType};
 use crate::methods::params::{Param, Presence, type_schema};
+use crate::methods::rpc::CallOutput;
 
-impl Control {
-    /// The result of `General.GetRPCCommands` as JSON. Even a caller without permissions may
-    /// request it.
-    pub(crate) fn method_list(role: Role) -> &'static str {
-        static LISTS: [LazyLock<String>; 4] = [
-            LazyLock::new(|| render_list(Role::None)),
-            LazyLock::new(|| render_list(Role::Listen)),
-            LazyLock::new(|| render_list(Role::Control)),
-            LazyLock::new(|| render_list(Role::Admin)),
-        ];
-        let [none, listen, control, admin] = &LISTS;
-        match role {
-            Role::None => none,
-            Role::Listen => listen,
-            Role::Control => control,
-            Role::Admin => admin,
-        }
+impl CallContext<'_> {
+    /// The answer to `General.GetRPCCommands`.
+    pub(crate) fn method_list(&self) -> CallOutput {
+        CallOutput::Text(method_list(self.caller.role).to_owned())
     }
 
-    /// The API as an OpenRPC 1.3 document, in JSON.
-    #[must_use]
-    pub fn openrpc() -> &'static str {
-        static DOCUMENT: LazyLock<String> = LazyLock::new(|| openrpc_document().to_string());
-        &DOCUMENT
+    /// The answer to `rpc.discover`.
+    pub(crate) fn openrpc(&self) -> CallOutput {
+        CallOutput::Text(openrpc().to_owned())
     }
+}
+
+/// The result of `General.GetRPCCommands` as JSON. Even a caller without permissions may
+/// request it.
+fn method_list(role: Role) -> &'static str {
+    static LISTS: [LazyLock<String>; 4] = [
+        LazyLock::new(|| render_list(Role::None)),
+        LazyLock::new(|| render_list(Role::Listen)),
+        LazyLock::new(|| render_list(Role::Control)),
+        LazyLock::new(|| render_list(Role::Admin)),
+    ];
+    let [none, listen, control, admin] = &LISTS;
+    match role {
+        Role::None => none,
+        Role::Listen => listen,
+        Role::Control => control,
+        Role::Admin => admin,
+    }
+}
+
+/// The API as an OpenRPC 1.3 document, in JSON.
+#[must_use]
+pub fn openrpc() -> &'static str {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| openrpc_document().to_string());
+    &DOCUMENT
 }
 
 fn render_list(role: Role) -> String {
@@ -114,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_openrpc_document_describes_every_method_with_its_parameters() {
-        let document: Value = serde_json::from_str(Control::openrpc()).unwrap();
+        let document: Value = serde_json::from_str(openrpc()).unwrap();
         let described = document["methods"].as_array().unwrap();
         assert!(document["openrpc"].is_string() && document["info"]["version"].is_string());
         assert_eq!(described.len(), methods::all().count());
@@ -137,7 +148,7 @@ mod tests {
     #[test]
     fn the_list_of_methods_has_the_permissions_of_its_caller() {
         for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
-            let list: Value = serde_json::from_str(Control::method_list(role)).unwrap();
+            let list: Value = serde_json::from_str(method_list(role)).unwrap();
             for (method, entry) in methods::all().zip(list["commands"].as_array().unwrap()) {
                 assert_eq!(entry["method"], method.name);
                 assert_eq!(entry["hasPermission"], role >= method.role, "{role} {}", method.name);

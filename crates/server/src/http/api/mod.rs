@@ -277,7 +277,7 @@ async fn events(
 
 fn event_list(control: &Control, caller: &Caller, query: &Query) -> Value {
     let limit = query.integer("limit").and_then(|limit| usize::try_from(limit).ok());
-    control.events_json(&EventQuery {
+    control.events.find(&EventQuery {
         role: caller.role,
         after: query.integer("after"),
         station: query.text("station"),

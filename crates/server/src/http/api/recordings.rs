@@ -59,7 +59,8 @@ fn recorders(control: &Control) -> Vec<(String, RecorderSettings)> {
     let stations = control.stations().into_iter();
     stations
         .flat_map(|station| {
-            station.records.into_iter().map(move |record| (station.name.clone(), record))
+            let records = station.records.clone();
+            records.into_iter().map(move |record| (station.name.clone(), record))
         })
         .collect()
 }

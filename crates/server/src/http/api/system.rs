@@ -13,7 +13,7 @@ use crate::http::system_probe::utc;
 
 fn configuration_json(control: &Control) -> Value {
     let config = control.config();
-    let snapshot = control.snapshot(0);
+    let snapshot = control.views().snapshot(0);
     json!({
         "configuration": config.written.0,
         "read_at": utc(snapshot.configured_at),
@@ -45,7 +45,7 @@ pub(crate) async fn diagnostics(
         "system": app.system.read(control),
         "configuration": configuration_json(control),
         "status": serde_json::from_str::<Value>(&status).unwrap_or_default(),
-        "events": control.events_json(&query),
+        "events": control.events.find(&query),
     });
     let disposition = [(CONTENT_DISPOSITION, "attachment; filename=\"aulos-diagnostics.json\"")];
     let answer = status.with_text(format!("{document:#}\n"));

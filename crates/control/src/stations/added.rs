@@ -9,50 +9,20 @@ use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
 
 use aulos_config::{
-    Mount, OPEN_MOUNT_HINT, Plugin, SourceConfig, Station, StreamSettings, StreamUri, meta_loop,
+    OPEN_MOUNT_HINT, Plugin, ResolvedConfig, SourceConfig, Station, StreamSettings, StreamUri,
+    meta_loop,
 };
 use aulos_core::SampleSpec;
 use aulos_proto::snap::control::RpcError;
 use aulos_proto::uri::Uri;
 
+use crate::backend::AudioBackend;
+use crate::clients::registry::StationInfo;
 use crate::clients::registry::store::MAX_ADDED;
-use crate::clients::registry::{Effects, Notice, StationInfo};
-use crate::control::state::{Control, ControlState};
 use crate::methods::rpc::internal_error;
 use crate::stations::plugin::find_script;
 use crate::stations::slot::StationSlot;
-
-impl ControlState {
-    /// The running stations with their numbers.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, &StationSlot)> {
-        self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
-    }
-
-    pub(crate) fn slot(&self, name: &str) -> Option<(usize, &StationSlot)> {
-        self.slots().find(|(_, slot)| slot.station.name == name)
-    }
-
-    pub(crate) fn slot_mut(&mut self, name: &str) -> Option<&mut StationSlot> {
-        self.slots.iter_mut().flatten().find(|slot| slot.station.name == name)
-    }
-
-    /// All mounts, each with its station.
-    pub(crate) fn mounts(&self) -> impl Iterator<Item = (&str, &Mount)> {
-        self.slots().flat_map(|(_, slot)| {
-            slot.station.sources.iter().filter_map(|source| match &source.config {
-                SourceConfig::Icecast(mount) => Some((slot.station.name.as_str(), mount)),
-                _ => None,
-            })
-        })
-    }
-
-    /// The URIs of added streams, for the state file. A stream with a control script is not saved:
-    /// the script's arguments belong to the program that added it, which adds it again.
-    pub(crate) fn saved_streams(&self) -> Vec<String> {
-        let saved = self.slots().filter(|(_, slot)| slot.station.plugin.is_none());
-        saved.filter_map(|(_, slot)| Some(slot.added.as_ref()?.raw.clone())).collect()
-    }
-}
+use crate::stations::{Stations, mounts};
 
 /// Where the URI of an added stream comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,129 +33,132 @@ pub(crate) enum StreamOrigin {
     SavedState,
 }
 
-impl Control {
-    /// Adds a stream from its URI; returns its name.
+/// A stream that was added: its number and what clients need of it.
+pub(crate) struct AddedStream {
+    pub(crate) number: usize,
+    pub(crate) info: StationInfo,
+    /// Whether a control script has to be started.
+    pub(crate) has_script: bool,
+}
+
+impl Stations {
+    /// Adds a stream from its URI.
     pub(crate) fn add_stream(
-        &self,
-        inner: &mut ControlState,
+        &mut self,
         text: &str,
         origin: StreamOrigin,
-    ) -> Result<String, RpcError> {
-        let refuse = |why: String| Err(RpcError::invalid_params(&why));
+        config: &ResolvedConfig,
+        backend: &dyn AudioBackend,
+    ) -> Result<AddedStream, RpcError> {
+        let allowed = &config.streams;
         let fresh = origin != StreamOrigin::SavedState;
-        let mut stream = match StreamUri::parse(text, SampleSpec::DEFAULT) {
-            Ok(stream) => stream,
-            Err(error) => return refuse(error.to_string()),
-        };
-        let resolved = self.config();
-        if let Some(why) = remote_refusal(&stream.uri, &resolved.streams, &resolved.streams.roots) {
-            return refuse(why);
+        let mut stream = StreamUri::parse(text, SampleSpec::DEFAULT)
+            .map_err(|error| RpcError::invalid_params(&error.to_string()))?;
+        if let Some(why) = remote_refusal(&stream.uri, allowed, &allowed.roots) {
+            return Err(RpcError::invalid_params(&why));
         }
-        if inner.slot(&stream.name).is_some() {
-            return Err(internal_error(format!(
-                "Stream with name \"{}\" already exists",
-                stream.name
-            )));
-        }
-        if inner.slots().filter(|(_, slot)| slot.added.is_some()).count() >= MAX_ADDED {
-            return Err(internal_error(format!(
-                "there are {MAX_ADDED} added streams already, which is the limit"
-            )));
-        }
-        let Some(like) = resolved.stations.first() else {
+        self.check_room(&stream)?;
+        let Some(like) = config.stations.first() else {
             return Err(internal_error(
                 "there is no station whose codec an added stream could take",
             ));
         };
-        let plugin = added_plugin(inner, &stream, &resolved.streams, origin)?;
+        let plugin = self.added_plugin(&stream, allowed, origin)?;
         let make = |stream: &StreamUri| {
             let made = stream.station(like);
             let mut made = made.map_err(|error| RpcError::invalid_params(&error.to_string()))?;
             // The check above gives the caller an error. This one also holds for every later open.
             for source in &mut made.sources {
-                source.config.confine(&resolved.streams.roots);
+                source.config.confine(&allowed.roots);
             }
             made.plugin.clone_from(&plugin);
             Ok::<_, RpcError>(made)
         };
         let mut station = make(&stream)?;
-        check_devices(&station, &resolved.streams)?;
-        check_stations(inner, &station, fresh)?;
-        check_mounts(inner, &station)?;
+        check_devices(&station, allowed)?;
+        check_stations(self, &station, fresh)?;
+        check_mounts(self, &station)?;
         if fresh && let Some(port) = check_listen_port(&station)? {
             stream = stream.with_port(port, SampleSpec::DEFAULT);
             station = make(&stream)?;
         }
-        let number = self
-            .backend
-            .add_station(&station)
-            .map_err(|error| internal_error(error.to_string()))?;
+        let added = backend.add_station(&station);
+        let number = added.map_err(|error| internal_error(error.to_string()))?;
         let info = StationInfo { name: station.name.clone(), buffer_ms: station.buffer_ms };
-        inner.registry.add_station(number, info);
-        let name = station.name.clone();
-        inner.set_slot(number, StationSlot::new(station, Some(stream.uri)));
-        if plugin.is_some() {
-            self.tasks_changed.notify_one();
-        }
-        Ok(name)
+        self.set(number, StationSlot::new(station, Some(stream.uri)));
+        Ok(AddedStream { number, info, has_script: plugin.is_some() })
     }
 
-    /// Removes a stream; its groups play the default one. As in snapserver, removing an unknown
-    /// stream succeeds.
+    /// Removes a stream that a call has added; none if it is unknown.
     pub(crate) fn remove_stream(
-        &self,
-        inner: &mut ControlState,
+        &mut self,
         name: &str,
-    ) -> Result<Effects, RpcError> {
-        let Some((number, slot)) = inner.slot(name) else { return Ok(Effects::default()) };
+    ) -> Result<Option<(usize, StationSlot)>, RpcError> {
+        let Some((number, slot)) = self.find(name) else { return Ok(None) };
         if slot.added.is_none() {
             return Err(internal_error(
                 "this stream is in the configuration file; take it out there",
             ));
         }
-        if slot.station.plugin.is_some() {
-            self.tasks_changed.notify_one();
-        }
-        let mut effects = inner.registry.remove_station(number);
-        effects.notices.push(Notice::Server);
-        inner.slots[number] = None;
-        Ok(effects)
+        Ok(self.remove(number).map(|slot| (number, slot)))
     }
-}
 
-/// The control script that the URI of an added stream names, if its caller may name one.
-fn added_plugin(
-    inner: &mut ControlState,
-    stream: &StreamUri,
-    allowed: &StreamSettings,
-    origin: StreamOrigin,
-) -> Result<Option<Plugin>, RpcError> {
-    let Some((script, params)) = &stream.script else { return Ok(None) };
-    let from = match origin {
-        StreamOrigin::Call(from) if allowed.plugins_by_rpc => from,
-        _ => {
-            tracing::info!(
-                stream = stream.name,
-                "the `controlscript` of an added stream is ignored: `plugins_by_rpc` of [streams] \
-                 is not set, or was not when the stream was added"
-            );
-            return Ok(None);
-        }
-    };
-    if !from.to_canonical().is_loopback() {
-        return Err(RpcError::invalid_params(&format!(
-            "`controlscript` is allowed in calls from this machine, and this one comes from {from}; \
-             remove `controlscript`, or write the script into a [[station]]"
-        )));
+    /// The URIs of added streams, for the state file. A stream with a control script is not saved:
+    /// the script's arguments belong to the program that added it, which adds it again.
+    pub(crate) fn saved_streams(&self) -> Vec<String> {
+        let saved = self.slots().filter(|(_, slot)| slot.station.plugin.is_none());
+        saved.filter_map(|(_, slot)| Some(slot.added.as_ref()?.raw.clone())).collect()
     }
-    find_script(&allowed.plugin_dir, Path::new(script)).map_err(|error| {
-        let dir = allowed.plugin_dir.display();
-        let why = format!("`controlscript` is {script:?}: {error} (`plugin_dir` is {dir})");
-        RpcError::invalid_params(&why)
-    })?;
-    inner.named_plugins += 1;
-    let call = Some(inner.named_plugins);
-    Ok(Some(Plugin { script: script.into(), params: params.clone(), call }))
+
+    fn check_room(&self, stream: &StreamUri) -> Result<(), RpcError> {
+        if self.find(&stream.name).is_some() {
+            return Err(internal_error(format!(
+                "Stream with name \"{}\" already exists",
+                stream.name
+            )));
+        }
+        if self.slots().filter(|(_, slot)| slot.added.is_some()).count() >= MAX_ADDED {
+            return Err(internal_error(format!(
+                "there are {MAX_ADDED} added streams already, which is the limit"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The control script that the URI of an added stream names, if its caller may name one.
+    fn added_plugin(
+        &mut self,
+        stream: &StreamUri,
+        allowed: &StreamSettings,
+        origin: StreamOrigin,
+    ) -> Result<Option<Plugin>, RpcError> {
+        let Some((script, params)) = &stream.script else { return Ok(None) };
+        let from = match origin {
+            StreamOrigin::Call(from) if allowed.plugins_by_rpc => from,
+            _ => {
+                tracing::info!(
+                    stream = stream.name,
+                    "the `controlscript` of an added stream is ignored: `plugins_by_rpc` of [streams] \
+                     is not set, or was not when the stream was added"
+                );
+                return Ok(None);
+            }
+        };
+        if !from.to_canonical().is_loopback() {
+            return Err(RpcError::invalid_params(&format!(
+                "`controlscript` is allowed in calls from this machine, and this one comes from {from}; \
+                 remove `controlscript`, or write the script into a [[station]]"
+            )));
+        }
+        find_script(&allowed.plugin_dir, Path::new(script)).map_err(|error| {
+            let dir = allowed.plugin_dir.display();
+            let why = format!("`controlscript` is {script:?}: {error} (`plugin_dir` is {dir})");
+            RpcError::invalid_params(&why)
+        })?;
+        self.named_plugins += 1;
+        let call = Some(self.named_plugins);
+        Ok(Some(Plugin { script: script.into(), params: params.clone(), call }))
+    }
 }
 
 /// Checks that the devices of an added stream are sound cards or listed by the operator.
@@ -201,15 +174,15 @@ fn check_devices(station: &Station, allowed: &StreamSettings) -> Result<(), RpcE
 
 /// Checks that a `meta:` stream plays existing streams and not itself. At startup a stream may
 /// refer to one that is restored later.
-fn check_stations(inner: &ControlState, station: &Station, fresh: bool) -> Result<(), RpcError> {
+fn check_stations(stations: &Stations, station: &Station, fresh: bool) -> Result<(), RpcError> {
     for source in &station.sources {
         let SourceConfig::Station { name } = &source.config else { continue };
-        let all = inner.slots().map(|(_, slot)| &slot.station).chain([station]);
+        let all = stations.slots().map(|(_, slot)| &*slot.station).chain([station]);
         if let Some(way) = meta_loop(all, name, &station.name) {
             let why = format!("`{}` would play itself: it plays {way}", station.name);
             return Err(RpcError::invalid_params(&why));
         }
-        if fresh && inner.slot(name).is_none() {
+        if fresh && stations.find(name).is_none() {
             return Err(internal_error(format!("there is no stream `{name}`")));
         }
     }
@@ -217,13 +190,14 @@ fn check_stations(inner: &ControlState, station: &Station, fresh: bool) -> Resul
 }
 
 /// Checks that an added mount is local, because it has no password, and not in use.
-fn check_mounts(inner: &ControlState, station: &Station) -> Result<(), RpcError> {
+fn check_mounts(stations: &Stations, station: &Station) -> Result<(), RpcError> {
     for source in &station.sources {
         let SourceConfig::Icecast(mount) = &source.config else { continue };
         if mount.is_open_to_network() {
             return Err(RpcError::invalid_params(OPEN_MOUNT_HINT));
         }
-        if let Some((name, _)) = inner.mounts().find(|(_, other)| other.is_same_mount(mount)) {
+        let all = stations.list();
+        if let Some((name, _)) = mounts(&all).find(|(_, other)| other.is_same_mount(mount)) {
             let why = format!("{}{} is the mount of `{name}`", mount.address, mount.path);
             return Err(internal_error(why));
         }

@@ -1,4 +1,4 @@
-//! Announcements: playing a sound over a station's programme, their queue and their notifications.
+//! Calls that play a sound over a station's programme.
 //!
 //! Only a file below the folders of `[streams] roots` can be announced, the same files that can be
 //! added as a stream, or an uploaded one, or a URL of the hosts in `[streams] announce_hosts`: a call must not read
@@ -8,24 +8,21 @@
 use std::path::PathBuf;
 
 use aulos_config::StreamSettings;
-use aulos_core::{ChannelMap, Db, Lufs};
+use aulos_core::{Db, Lufs};
 use aulos_engine::announce::Ducking;
 use aulos_proto::http::HttpUrl;
 use aulos_proto::snap::control::RpcError;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::announcements::list::AnnouncementEntry;
-use crate::backend::{
-    Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, AnnouncementTarget,
-    SessionId,
-};
-use crate::clients::registry::Registry;
-use crate::control::context::{CallContext, unknown_name};
-use crate::control::state::{Control, ControlState};
-use crate::methods::params::Params;
+use crate::announcements::{AnnouncementEntry, sessions};
+use crate::backend::{Announcement, AnnouncementSource, AnnouncementTarget};
+use crate::clients::registry::Effects;
+use crate::control::context::CallContext;
+use crate::control::state::Subjects;
+use crate::methods::params::{Params, unknown_name};
 use crate::methods::rpc::{MethodResult, internal_error};
-use crate::stations::fallback::seconds;
-use crate::stations::streams::remote_refusal;
+use crate::stations::added::remote_refusal;
+use crate::stations::calls::seconds;
 
 /// `Aulos.Announce`.
 pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -43,20 +40,18 @@ pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     if key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
         return Err(params.invalid("key", &format!("text of at most {MAX_KEY} bytes")));
     }
-    let ControlState { announcements: all, registry, .. } = &mut *context.inner;
-    let (id, before) = (all.last + 1, all.count(number, &target));
+    let Subjects { announcements: all, clients, .. } = &mut *context.subjects;
+    let (id, before) = (all.next_id(), all.count(number, &target));
     let own = target.clone();
     let announcement =
         Announcement { id, target: own, source, ducking, gain, normalize, loudness, key };
-    let of_target = |number, target: &_| sessions(registry, number, target);
+    let of_target = |number, target: &_| sessions(&clients.registry, number, target);
     let announced = context.control.backend.announce(number, &announcement, &of_target);
     announced.map_err(internal_error)?;
-    all.last = id;
     let shown = station.clone();
-    let entry = AnnouncementEntry { id, station, target, number, uri, ducking, is_playing: false };
-    all.list.push(entry);
-    context.control.bump_revision();
-    Ok(json!({ "id": id, "station": shown, "before": before }))
+    all.add(AnnouncementEntry { id, station, target, number, uri, ducking, is_playing: false });
+    context.push_effects(Effects { is_shown: true, ..Effects::default() });
+    Ok(json!({ "id": id, "station": shown, "before": before }).into())
 }
 
 /// The gain of a volume in percent: the curve of Snapcast's clients, so that a number means the same
@@ -89,7 +84,7 @@ fn announced_source(
 
 /// `Aulos.CancelAnnouncement`.
 pub(crate) fn cancel(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let list = &context.inner.announcements.list;
+    let list = context.subjects.announcements.all();
     let cancelled: Vec<(u64, usize)> = if let Some(id) = params.optional_integer("id")? {
         let id = u64::try_from(id).unwrap_or(0);
         let found = list.iter().find(|entry| entry.id == id);
@@ -107,7 +102,7 @@ pub(crate) fn cancel(context: &mut CallContext<'_>, params: &Params<'_>) -> Meth
         context.control.backend.cancel_announcement(*number, *id);
     }
     let ids: Vec<u64> = cancelled.into_iter().map(|(id, _)| id).collect();
-    Ok(json!({ "cancelled": ids }))
+    Ok(json!({ "cancelled": ids }).into())
 }
 
 /// The clients that the call names, and the station that they play.
@@ -117,7 +112,7 @@ fn announced_target(
 ) -> Result<(AnnouncementTarget, String), RpcError> {
     let key = params.only_one(&["station", "group", "client"])?;
     let name = params.text(key)?;
-    let registry = &context.inner.registry;
+    let registry = &context.subjects.clients.registry;
     let found = match key {
         "station" => return Ok((AnnouncementTarget::Station, name.to_owned())),
         "group" => {
@@ -138,24 +133,6 @@ fn announced_target(
     })
 }
 
-/// The sessions of a target's connected clients, with their channel maps; `None` if the target does
-/// not play the station of this number.
-pub(crate) fn sessions(
-    registry: &Registry,
-    number: usize,
-    target: &AnnouncementTarget,
-) -> Option<Vec<(SessionId, ChannelMap)>> {
-    let (group, only) = match target {
-        AnnouncementTarget::Station => return None,
-        AnnouncementTarget::Group(id) => (registry.table.group(id)?, None),
-        AnnouncementTarget::Client(id) => (registry.table.client(id)?.0, Some(id)),
-    };
-    registry.stations.find(&group.station).filter(|(own, _)| *own == number)?;
-    let members = registry.table.members(&group.id);
-    let named = members.filter(|client| only.is_none_or(|only| client.id == *only));
-    Some(named.flat_map(|client| client.sessions().map(|one| (one, client.map))).collect())
-}
-
 /// Range of `loudness_lufs`: below it is quieter than any speech, above it is no headroom.
 pub(crate) const MIN_LOUDNESS: f64 = -40.0;
 pub(crate) const MAX_LOUDNESS: f64 = -5.0;
@@ -167,66 +144,6 @@ const MAX_KEY: usize = 128;
 /// file.
 pub(crate) const MIN_GAIN_DB: f64 = -40.0;
 pub(crate) const MAX_GAIN_DB: f64 = 20.0;
-
-impl Control {
-    /// Notifies controllers of what happened to an announcement.
-    pub(crate) fn notify_announcement(
-        &self,
-        inner: &mut ControlState,
-        id: u64,
-        event: AnnouncementEvent,
-    ) {
-        let list = &mut inner.announcements.list;
-        let Some(at) = list.iter().position(|entry| entry.id == id) else { return };
-        let entry = &mut list[at];
-        let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
-        match event {
-            AnnouncementEvent::Started => {
-                entry.is_playing = true;
-                params["state"] = json!("began");
-            }
-            AnnouncementEvent::Ended(outcome) => {
-                let (cause, reason) = outcome_text(outcome);
-                params["state"] = json!("ended");
-                params["cause"] = json!(cause);
-                params["reason"] = json!(reason);
-                let entry = list.remove(at);
-                params["clients"] = connected_clients(&inner.registry, &entry);
-                params["group"] = json!(entry.group());
-                params["client"] = json!(entry.client());
-            }
-        }
-        self.notify(inner, None, "Aulos.OnAnnouncement", &params);
-        self.bump_revision();
-    }
-}
-
-/// The ids of the connected clients for which an announcement was.
-fn connected_clients(registry: &Registry, entry: &AnnouncementEntry) -> Value {
-    let AnnouncementEntry { station, number, target, .. } = entry;
-    if *target == AnnouncementTarget::Station {
-        return registry.table.clients_of_station(station).collect();
-    }
-    let sessions = sessions(registry, *number, target).into_iter().flatten();
-    let mut ids: Vec<&str> = sessions
-        .filter_map(|(session, _)| registry.table.with_session(session))
-        .map(|client| client.id.as_str())
-        .collect();
-    // A client may have several sessions.
-    ids.dedup();
-    ids.into()
-}
-
-fn outcome_text(outcome: AnnouncementOutcome) -> (&'static str, Option<String>) {
-    match outcome {
-        AnnouncementOutcome::Played => ("played", None),
-        AnnouncementOutcome::Cancelled => ("cancelled", None),
-        AnnouncementOutcome::Replaced => ("replaced", None),
-        AnnouncementOutcome::TooLong => ("too long", None),
-        AnnouncementOutcome::StationGone => ("station gone", None),
-        AnnouncementOutcome::Failed(why) => ("failed", Some(why)),
-    }
-}
 
 #[cfg(test)]
 mod tests {

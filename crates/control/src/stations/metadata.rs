@@ -1,0 +1,183 @@
+//! What streams play: the properties that control scripts and sources report.
+
+use std::sync::Arc;
+
+use aulos_config::SourceConfig;
+use aulos_proto::titles::TrackMetadata;
+use aulos_proto::uri::percent_encode_url;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use crate::backend::AudioBackend;
+use crate::effects::{Effects, Notice};
+use crate::stations::plugin::merge;
+use crate::stations::slot::{ScriptEvent, StationSlot, uncontrollable_properties};
+use crate::stations::view::StationView;
+use crate::stations::{Stations, art, title_json};
+
+impl Stations {
+    /// Handles an event of the control script of a stream.
+    pub(crate) fn handle_script(
+        &mut self,
+        stream: &str,
+        event: ScriptEvent,
+        backend: &dyn AudioBackend,
+    ) -> Effects {
+        match event {
+            ScriptEvent::Ready(handle) => {
+                if let Some(slot) = self.find_mut(stream) {
+                    slot.plugin = Some(handle);
+                }
+                Effects::default()
+            }
+            ScriptEvent::Properties(update) => self.update_properties(stream, update, backend),
+            // The stream cannot be controlled until the script runs again.
+            ScriptEvent::Ended => {
+                let slot = self.find_mut(stream);
+                let Some(slot) = slot.filter(|slot| slot.plugin.is_some()) else {
+                    return Effects::default();
+                };
+                (slot.plugin, slot.properties) = (None, uncontrollable_properties().into());
+                self.show_properties(stream, backend)
+            }
+        }
+    }
+
+    /// Takes over the properties that a control script has reported.
+    fn update_properties(
+        &mut self,
+        stream: &str,
+        update: Map<String, Value>,
+        backend: &dyn AudioBackend,
+    ) -> Effects {
+        let Self { slots, art: pictures, base_url, .. } = self;
+        let Some(slot) = slots.iter_mut().flatten().find(|slot| slot.station.name == stream) else {
+            return Effects::default();
+        };
+        let keep = |data: &str, extension: &str| {
+            if data.len() > art::MAX_PICTURE * 2 {
+                return None;
+            }
+            let name = pictures.insert(STANDARD.decode(data).ok()?, extension)?;
+            Some(format!("{base_url}/__image_cache?name={}", percent_encode_url(&name)))
+        };
+        let played = playback_status(&slot.properties) == Some("playing");
+        if !merge(Arc::make_mut(&mut slot.properties), update, keep) {
+            return Effects::default();
+        }
+        // A script that starts while its player is stopped must not flush: another source may be on
+        // air.
+        let now = playback_status(&slot.properties);
+        let halted = played && matches!(now, Some("paused" | "stopped"));
+        let effects = self.show_properties(stream, backend);
+        if halted {
+            // Clients stop at once instead of after their buffer.
+            self.shown_by(stream, backend).into_iter().for_each(|number| backend.flush(number));
+        }
+        effects
+    }
+
+    /// Takes over the title of the active source. A control script has precedence.
+    pub(super) fn update_title(
+        &mut self,
+        number: usize,
+        title: Option<TrackMetadata>,
+        backend: &dyn AudioBackend,
+    ) -> Effects {
+        let slot = self.get_mut(number).filter(|slot| slot.station.plugin.is_none());
+        let Some(slot) = slot else { return Effects::default() };
+        let metadata = title_json::metadata(&title.unwrap_or_default());
+        let update = [("metadata".to_owned(), Value::Object(metadata))].into_iter().collect();
+        if !merge(Arc::make_mut(&mut slot.properties), update, |_, _| None) {
+            return Effects::default();
+        }
+        let name = slot.station.name.clone();
+        self.show_properties(&name, backend)
+    }
+
+    /// Notifies controllers after a switch between sources that may have other metadata.
+    pub(super) fn show_other_metadata(&self, number: usize, backend: &dyn AudioBackend) -> Effects {
+        let plays_others = self.get(number).is_some_and(|slot| {
+            let mut sources = slot.station.sources.iter();
+            sources.any(|source| matches!(source.config, SourceConfig::Station { .. }))
+        });
+        match self.metadata_slot(number, backend).filter(|_| plays_others) {
+            Some(slot) => self.show_properties(&slot.station.name, backend),
+            None => Effects::default(),
+        }
+    }
+
+    /// Notifies controllers of a stream's properties, for every stream that shows them.
+    fn show_properties(&self, stream: &str, backend: &dyn AudioBackend) -> Effects {
+        let mut effects = Effects { is_shown: true, ..Effects::default() };
+        let Some((_, source)) = self.find(stream) else { return effects };
+        for number in self.shown_by(stream, backend) {
+            let Some(slot) = self.get(number) else { continue };
+            let params = json!({ "id": slot.station.name, "properties": *source.properties });
+            backend.set_title(number, &title_json::title_line(&source.properties));
+            effects.notices.push(Notice::Message("Stream.OnProperties", params));
+        }
+        effects
+    }
+
+    /// The stations that show the properties of a stream.
+    fn shown_by(&self, stream: &str, backend: &dyn AudioBackend) -> Vec<usize> {
+        let is_it = |number: &usize| {
+            let slot = self.metadata_slot(*number, backend);
+            slot.is_some_and(|slot| slot.station.name == stream)
+        };
+        self.slots().map(|(number, _)| number).filter(is_it).collect()
+    }
+
+    /// The slot that provides a station's metadata and controls: that of the active station where
+    /// it plays another one.
+    pub(crate) fn metadata_slot(
+        &self,
+        number: usize,
+        backend: &dyn AudioBackend,
+    ) -> Option<&StationSlot> {
+        let mut slot = self.get(number)?;
+        let mut number = number;
+        // The configuration has no loops; the bound is a safeguard.
+        for _ in 0..MAX_META_DEPTH {
+            if slot.station.plugin.is_some() {
+                break;
+            }
+            let active = backend.status(number).active;
+            let source = active.and_then(|active| slot.station.sources.get(active));
+            let Some(SourceConfig::Station { name }) = source.map(|source| &source.config) else {
+                break;
+            };
+            let Some(next) = self.find(name) else { break };
+            (number, slot) = next;
+        }
+        Some(slot)
+    }
+
+    /// A station as it is now.
+    pub(crate) fn view(&self, number: usize, backend: &dyn AudioBackend) -> Option<StationView> {
+        let slot = self.get(number)?;
+        let metadata_slot = self.metadata_slot(number, backend).unwrap_or(slot);
+        Some(StationView {
+            number,
+            station: Arc::clone(&slot.station),
+            added: slot.added.clone(),
+            properties: Arc::clone(&metadata_slot.properties),
+            status: backend.status(number),
+        })
+    }
+
+    /// All stations as they are now.
+    pub(crate) fn views(&self, backend: &dyn AudioBackend) -> Vec<StationView> {
+        (0..self.end()).filter_map(|number| self.view(number, backend)).collect()
+    }
+}
+
+/// A player's reported playback status.
+fn playback_status(properties: &Map<String, Value>) -> Option<&str> {
+    properties.get("playbackStatus").and_then(Value::as_str)
+}
+
+/// Longest chain of stations that play one another in which metadata is looked up.
+const MAX_META_DEPTH: usize = 16;
