@@ -117,27 +117,39 @@ impl Control {
         let Some(method) = method else {
             return FinishedCall { result: Err(method_not_found()), cost: UNKNOWN_METHOD_COST };
         };
-        let (result, cost) = self.change(|subjects| {
-            let peer = caller.peer;
-            warn_of_alias(subjects, method, &request.method);
-            let outcome = CallEffects::default();
-            let mut context =
-                CallContext { control: self, subjects: &mut *subjects, caller, outcome };
-            let result = method::authorize(context.caller, method)
-                .and_then(|()| method.call(&mut context, &request.params));
-            let CallEffects { changes, removed_stations } = context.outcome;
-            let commands = changes.iter().map(|effects| effects.commands.len()).sum::<usize>();
-            // Controllers are notified of each change before the next one is made.
-            for effects in changes {
-                self.apply_effects(subjects, effects, peer);
-            }
-            for number in removed_stations {
-                self.backend.remove_station(number);
-            }
-            let clients = subjects.clients.registry.table.client_count();
-            (result, method.cost.bytes(clients) + commands * COST_PER_CLIENT)
-        });
+        let (result, cost) = self.execute(caller, request, method);
+        // What the notifications cost is known once they are rendered.
+        let cost = cost + self.deliver();
         FinishedCall { result, cost }
+    }
+
+    /// Executes a call under the lock; returns its cost without answer and notifications too.
+    fn execute(
+        &self,
+        caller: &mut Caller,
+        request: &Request,
+        method: &Method,
+    ) -> (MethodResult, usize) {
+        let subjects = &mut *self.lock();
+        let peer = caller.peer;
+        let outcome = CallEffects::default();
+        let mut context = CallContext { control: self, subjects, caller, outcome };
+        let result = method::authorize(context.caller, method).and_then(|()| {
+            warn_of_alias(context.subjects, method, &request.method);
+            method.call(&mut context, &request.params)
+        });
+        let CallContext { subjects, outcome: CallEffects { changes, removed_stations }, .. } =
+            context;
+        let commands = changes.iter().map(|effects| effects.commands.len()).sum::<usize>();
+        // Controllers are notified of each change before the next one is made.
+        for effects in changes {
+            self.apply_effects(subjects, effects, peer);
+        }
+        for number in removed_stations {
+            self.backend.remove_station(number);
+        }
+        let clients = subjects.clients.registry.table.client_count();
+        (result, method.cost.bytes(clients) + commands * COST_PER_CLIENT)
     }
 }
 

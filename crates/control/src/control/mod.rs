@@ -23,7 +23,7 @@ pub use state::{ConfigLoader, Control, ControlOptions, ControlParts};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use aulos_config::{ResolvedConfig, Station};
@@ -176,10 +176,11 @@ impl Control {
                 self.bump_revision();
             }
             for number in 0..subjects.stations.end() {
+                let status = self.backend.status(number);
                 if let Some(slot) = subjects.stations.get(number) {
-                    subjects.history.sample(number, &slot.station, &self.backend.status(number));
+                    subjects.history.sample(number, &slot.station, &status);
                 }
-                let effects = subjects.stations.poll(number, self.outside());
+                let effects = subjects.stations.poll(number, status, self.outside());
                 self.apply_effects(subjects, effects, None);
             }
             let effects = subjects.clients.forget_absent_browsers(now);
@@ -406,13 +407,19 @@ impl Control {
     /// returns the bytes. If another thread does so already, it sends these too.
     pub(crate) fn deliver(&self) -> usize {
         let mut rendered = 0;
-        while !self.lock().updates.is_empty() {
-            let turn = match self.delivery.try_lock() {
-                Ok(turn) => turn,
-                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-                Err(TryLockError::WouldBlock) => break,
+        loop {
+            let turn = match self.lock().updates.len() {
+                0 => break,
+                // The other thread is slower than the changes.
+                MAX_QUEUED.. => self.delivery.lock().unwrap_or_else(PoisonError::into_inner),
+                _ => match self.delivery.try_lock() {
+                    Ok(turn) => turn,
+                    Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+                    Err(TryLockError::WouldBlock) => break,
+                },
             };
-            while let Some(update) = { self.lock().updates.pop() } {
+            loop {
+                let Some(update) = self.lock().updates.pop() else { break };
                 let (bytes, is_status) = update.send(&self.peers, &self.counters);
                 rendered += bytes;
                 if is_status {
@@ -428,6 +435,9 @@ impl Control {
         self.revision.send_modify(|revision| *revision += 1);
     }
 }
+
+/// Notifications that may wait for another thread; with more, a change waits for it.
+const MAX_QUEUED: usize = 64;
 
 /// The registry for a configuration.
 #[must_use]

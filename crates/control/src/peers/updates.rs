@@ -105,8 +105,9 @@ impl Updates {
         self.queue.pop_front()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+    /// Number of queued notifications.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
     }
 
     /// Records the size of the full status that was sent.

@@ -116,12 +116,6 @@ impl Control {
         Ok(self.apply_config(subjects, new))
     }
 
-    /// Waits until the tasks that run beside the control plane have to be updated: after a reload,
-    /// and when a call adds or removes a stream with a control script.
-    pub async fn wait_for_task_changes(&self) {
-        self.tasks_changed.notified().await;
-    }
-
     fn read_config(&self) -> Result<ResolvedConfig, String> {
         (self.config_loader)().inspect_err(|problems| {
             self.statistics.set_reload(Err(()));

@@ -28,7 +28,7 @@ use aulos_proto::snap::control::RpcError;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::backend::{ClientHealth, SourceSwitch};
+use crate::backend::{ClientHealth, SourceSwitch, StationStatus};
 use crate::effects::{Effects, Notice};
 use crate::hooks::{Observation, cause_name};
 use crate::methods::params::unknown_name;
@@ -78,8 +78,12 @@ impl Stations {
     }
 
     /// Takes over the present status of a station: log, hooks, and what controllers are shown.
-    pub(crate) fn poll(&mut self, number: usize, outside: Outside<'_>) -> Effects {
-        let status = outside.backend.status(number);
+    pub(crate) fn poll(
+        &mut self,
+        number: usize,
+        status: StationStatus,
+        outside: Outside<'_>,
+    ) -> Effects {
         if let Some(slot) = self.get_mut(number) {
             slot.activity.update(&status, slot.station.sound.ceiling(), outside.clock.now());
         }
@@ -93,8 +97,9 @@ impl Stations {
         let shown = std::mem::replace(&mut slot.shown, status.clone());
         let mut effects = Effects { is_shown: true, ..Effects::default() };
         if shown.state != status.state
-            && let Some(view) = self.view(number, outside.backend)
+            && let Some(mut view) = self.view(number, outside.backend)
         {
+            view.status.state = status.state;
             let params = json!({ "id": view.station.name, "stream": view.stream_json() });
             effects.notices.push(Notice::Message("Stream.OnUpdate", params));
         }

@@ -132,7 +132,7 @@ pub async fn run(
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => handle_events(&control, event, &mut events).await,
             Some(()) = reload_requests.recv() => reload(&control, &supervisor),
-            () = control.wait_for_task_changes() => {
+            () = control.tasks_changed.notified() => {
                 update_listen_policy(&control.config(), &*audio, &policy_sender);
                 metadata_tasks.update(&control).await;
                 hooks.update(&control.hooks).await;
