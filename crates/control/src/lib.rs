@@ -50,7 +50,7 @@ pub use peers::subscription::{MeterSubscription, Subscription};
 pub use peers::{Inbox, PeerId};
 pub use recordings::closed_segment_json;
 pub use refusals::RefusalFilter;
-pub use relays::Relays;
+pub use relays::RelaySupervisor;
 pub use settings::reload::ReloadReport;
 pub use stations::activity::{StationActivity, TICK};
 pub use stations::{mounts, plugin, titles};

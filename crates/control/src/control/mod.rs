@@ -50,7 +50,7 @@ use crate::peers::long_calls::LongCalls;
 use crate::peers::updates::{UpdateContext, Updates};
 use crate::peers::{Inbox, PeerId};
 use crate::recordings;
-use crate::relays::Relays;
+use crate::relays::RelaySupervisor;
 use crate::stations::Stations;
 use crate::stations::added::StreamOrigin;
 use crate::stations::slot::ScriptEvent;
@@ -79,7 +79,7 @@ impl Control {
         };
         let control = Self {
             access: AccessControl::new(config.security.access.clone()),
-            hooks: Hooks::new(&host.name, &config.hooks),
+            hooks: Hooks::new(&host.name, &config.hooks, clock.clone()),
             resolved: Mutex::new(config),
             config_loader: options.config_loader,
             discovered_servers,
@@ -90,13 +90,13 @@ impl Control {
             started: clock.now(),
             statistics: RunStatistics::new(clock.wall(), clock.reading()),
             events: Arc::new(EventLog::new(clock.clone())),
+            long_calls: LongCalls::new(clock.clone()),
             clock,
             subjects: Mutex::new(subjects),
             peers: Mutex::default(),
             delivery: Mutex::default(),
-            long_calls: LongCalls::default(),
             listeners: Listeners::default(),
-            relays: Relays::new(relays),
+            relays: RelaySupervisor::new(relays),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
         };

@@ -29,7 +29,7 @@ use crate::outside::Outside;
 use crate::peers::Peers;
 use crate::peers::long_calls::LongCalls;
 use crate::peers::updates::Updates;
-use crate::relays::Relays;
+use crate::relays::RelaySupervisor;
 use crate::stations::Stations;
 use crate::views::run_statistics::RunStatistics;
 
@@ -62,7 +62,7 @@ pub struct Control {
     /// Web listeners.
     pub listeners: Listeners,
     /// RTP relays.
-    pub relays: Relays,
+    pub relays: RelaySupervisor,
     /// Users and permissions.
     pub access: AccessControl,
     /// Event hooks.

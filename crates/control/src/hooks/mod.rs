@@ -30,12 +30,13 @@ use std::fmt;
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use aulos_core::{Span, Utc};
-use aulos_io::SystemClock;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
+
+use crate::control::clock::Clock;
 
 use aulos_config::{Hook, HookAction};
 use event::tenths;
@@ -48,6 +49,7 @@ pub struct Hooks {
     stamp: u64,
     next: AtomicU64,
     hooks: Mutex<Vec<Arc<HookState>>>,
+    clock: Clock,
 }
 
 impl fmt::Debug for Hooks {
@@ -62,14 +64,16 @@ pub struct HookState {
     queue: Mutex<HookQueue>,
     /// Wakes the task.
     wake: Notify,
+    clock: Clock,
 }
 
 impl HookState {
-    fn new(hook: &Hook) -> Self {
+    fn new(hook: &Hook, clock: Clock) -> Self {
         let seed = RandomState::new().hash_one(&hook.name);
         Self {
             queue: Mutex::new(HookQueue::new(Arc::new(hook.clone()), seed)),
             wake: Notify::new(),
+            clock,
         }
     }
 
@@ -80,14 +84,14 @@ impl HookState {
     }
 
     fn push(&self, input: QueueInput) {
-        self.queue().handle_input(SystemClock::now(), input);
+        self.queue().handle_input(self.clock.local(), input);
         self.wake.notify_one();
     }
 
     /// What the task has to do now.
     #[must_use]
     pub fn next_step(&self) -> DeliveryStep {
-        let now = SystemClock::now();
+        let now = self.clock.local();
         let mut queue = self.queue();
         queue.handle_timeout(now);
         if queue.is_over() {
@@ -101,7 +105,7 @@ impl HookState {
 
     /// Reports the result of the last delivery.
     pub fn finish(&self, result: Result<(), DeliveryError>) {
-        self.queue().handle_input(SystemClock::now(), QueueInput::Finished(result));
+        self.queue().handle_input(self.clock.local(), QueueInput::Finished(result));
     }
 
     /// Starts no more deliveries.
@@ -154,12 +158,13 @@ pub enum DeliveryStep {
 impl Hooks {
     /// The hooks of a configuration, on this host.
     #[must_use]
-    pub fn new(host: &str, hooks: &[Hook]) -> Self {
+    pub fn new(host: &str, hooks: &[Hook], clock: Clock) -> Self {
         let all = Self {
             host: host.to_owned(),
             stamp: RandomState::new().hash_one(std::process::id()),
             next: AtomicU64::new(1),
             hooks: Mutex::default(),
+            clock,
         };
         all.change(hooks);
         all
@@ -174,7 +179,10 @@ impl Hooks {
             if let Some(state) = known {
                 state.push(QueueInput::ConfigChanged(Arc::new(hook.clone())));
             }
-            desks.push(known.map_or_else(|| Arc::new(HookState::new(hook)), Arc::clone));
+            desks.push(
+                known
+                    .map_or_else(|| Arc::new(HookState::new(hook, self.clock.clone())), Arc::clone),
+            );
         }
     }
 
@@ -212,7 +220,7 @@ impl Hooks {
     /// The status of each hook.
     #[must_use]
     pub fn status(&self) -> Value {
-        let now = SystemClock::now();
+        let now = self.clock.local();
         let desks = self.states();
         let shown = desks.iter().map(|state| {
             let queue = state.queue();
@@ -271,7 +279,7 @@ impl Hooks {
     }
 
     fn message(&self, station: Option<&str>, event: &HookEvent) -> HookMessage {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = self.clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:016x}-{number}", self.stamp);
         let mut body = Map::new();

@@ -17,7 +17,7 @@ fn resolve(text: &str) -> ResolvedConfig {
 
 #[test]
 fn figures_never_replace_a_field_of_the_head() {
-    let hooks = Hooks::new("box", &[]);
+    let hooks = Hooks::new("box", &[], Clock::default());
     let event = HookEvent::Recorder {
         kind: HookEventKind::Recorded,
         text: "a has recorded 1.0 s".to_owned(),

@@ -13,14 +13,14 @@ use crate::events::EventLog;
 use watch::RelayWatch;
 
 /// The relays, and which of them drop packets.
-pub struct Relays(Mutex<RelayState>);
+pub struct RelaySupervisor(Mutex<RelayState>);
 
 struct RelayState {
     relays: Box<dyn RelayControl>,
     watch: RelayWatch,
 }
 
-impl Relays {
+impl RelaySupervisor {
     pub(crate) fn new(relays: Box<dyn RelayControl>) -> Self {
         Self(Mutex::new(RelayState { relays, watch: RelayWatch::default() }))
     }
@@ -47,8 +47,8 @@ impl Relays {
     }
 }
 
-impl fmt::Debug for Relays {
+impl fmt::Debug for RelaySupervisor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relays").finish_non_exhaustive()
+        f.debug_struct("RelaySupervisor").finish_non_exhaustive()
     }
 }

@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aulos_core::Instant;
-use aulos_io::SystemClock;
 use aulos_io::reactor::address_key;
 use tokio::sync::oneshot;
 
+use crate::control::clock::Clock;
 use crate::methods::rpc::MAX_BATCH_COST;
 use queue::{CallKind, LongCallQueue, Ticket, TurnRequest};
 
@@ -23,7 +23,10 @@ pub(crate) const LARGE_ANSWER: usize = 64 << 10;
 
 /// Grants the turns, and the memory for large answers.
 #[derive(Clone, Debug)]
-pub(crate) struct LongCalls(Arc<Mutex<WaitingLines>>);
+pub(crate) struct LongCalls {
+    lines: Arc<Mutex<WaitingLines>>,
+    clock: Clock,
+}
 
 #[derive(Debug)]
 struct WaitingLines {
@@ -33,13 +36,10 @@ struct WaitingLines {
     answer_length: usize,
 }
 
-impl Default for LongCalls {
+impl Default for WaitingLines {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(WaitingLines {
-            queue: LongCallQueue::default(),
-            wakers: HashMap::new(),
-            answer_length: LARGE_ANSWER,
-        })))
+        let queue = LongCallQueue::default();
+        Self { queue, wakers: HashMap::new(), answer_length: LARGE_ANSWER }
     }
 }
 
@@ -70,6 +70,10 @@ pub struct AnswerPermit {
 }
 
 impl LongCalls {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { lines: Arc::default(), clock }
+    }
+
     /// A line from this address; it holds nothing yet.
     pub(crate) fn request(&self, from: IpAddr, is_batch: bool) -> LongCallRequest {
         let kind = if is_batch { CallKind::Batch } else { CallKind::Single };
@@ -102,7 +106,7 @@ impl LongCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingLines> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,7 +154,11 @@ impl LongCallRequest {
     /// Waits for the turn of a long call, and at the first time for the memory of the answer.
     pub(crate) async fn turn(&mut self) -> LongCallTurn {
         self.wait(true).await;
-        LongCallTurn { calls: self.calls.clone(), address: self.address, begin: SystemClock::now() }
+        LongCallTurn {
+            calls: self.calls.clone(),
+            address: self.address,
+            begin: self.calls.clock.local(),
+        }
     }
 
     async fn wait(&mut self, runs: bool) {
@@ -199,7 +207,7 @@ impl LongCallRequest {
 
 impl Drop for LongCallTurn {
     fn drop(&mut self) {
-        let took = (SystemClock::now() - self.begin).as_nanos();
+        let took = (self.calls.clock.local() - self.begin).as_nanos();
         let mut lines = self.calls.lock();
         lines.queue.end_turn(self.address, u64::try_from(took).unwrap_or(0));
         lines.wake_granted();

@@ -142,7 +142,7 @@ const STATUS_BYTES: usize = 4 << 20;
 
 #[test]
 fn an_address_has_some_bytes_of_answers_in_memory_and_all_have_some_more() {
-    let calls = LongCalls::default();
+    let calls = LongCalls::new(Clock::default());
     let per_address = ANSWER_BYTES_PER_ADDRESS / STATUS_BYTES;
     let mut held: Vec<_> = (0..per_address).map(|_| answer(&calls, ip(1), STATUS_BYTES)).collect();
     let mut line = calls.request(ip(1), false);
@@ -167,7 +167,7 @@ fn an_address_has_some_bytes_of_answers_in_memory_and_all_have_some_more() {
 
 #[test]
 fn the_memory_of_small_answers_is_returned() {
-    let calls = LongCalls::default();
+    let calls = LongCalls::new(Clock::default());
     for _ in 0..2 * MAX_ANSWER_BYTES / LARGE_ANSWER {
         let mut line = calls.request(ip(1), false);
         assert!(is_ready(pin!(line.turn())));
@@ -183,7 +183,7 @@ fn the_memory_of_small_answers_is_returned() {
 
 #[test]
 fn one_batch_of_an_address_is_executed_at_a_time() {
-    let calls = LongCalls::default();
+    let calls = LongCalls::new(Clock::default());
     let (mut first, mut second) = (calls.request(ip(1), true), calls.request(ip(1), true));
     assert!(is_ready(pin!(first.turn())));
     let mut turn = pin!(second.turn());
@@ -196,7 +196,7 @@ fn one_batch_of_an_address_is_executed_at_a_time() {
 
 #[test]
 fn what_is_dropped_while_it_waits_or_runs_leaves_nothing_behind() {
-    let calls = LongCalls::default();
+    let calls = LongCalls::new(Clock::default());
     let mut running = calls.request(ip(1), false);
     let Some(turn) = now(running.turn()) else { panic!("the queue is empty") };
     let mut gone: Vec<_> = (0..20).map(|_| calls.request(ip(1), true)).collect();
@@ -223,7 +223,7 @@ fn now<T>(future: impl Future<Output = T>) -> Option<T> {
 
 #[test]
 fn the_addresses_of_one_network_share_their_answers() {
-    let calls = LongCalls::default();
+    let calls = LongCalls::new(Clock::default());
     let [one, neighbor, elsewhere] =
         ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|ip| ip.parse().unwrap());
     let _held = answer(&calls, one, ANSWER_BYTES_PER_ADDRESS);
@@ -235,7 +235,7 @@ fn the_addresses_of_one_network_share_their_answers() {
 
 #[test]
 fn addresses_are_forgotten_without_a_waiting_line_and_without_an_answer() {
-    let calls = LongCalls::default();
+    let calls = LongCalls::new(Clock::default());
     let _held = answer(&calls, ip(1), ANSWER_BYTES_PER_ADDRESS);
     for last in 2..=255 {
         drop(answer(&calls, ip(last), LARGE_ANSWER));
