@@ -1,9 +1,10 @@
 //! Calls that play a sound over a station's programme.
 //!
 //! Only a file below the folders of `[streams] roots` can be announced, the same files that can be
-//! added as a stream, or an uploaded one, or a URL of the hosts in `[streams] announce_hosts`: a call must not read
-//! anything else. The path of a URL is a secret that gives access to what it names (a speech service
-//! puts a token into it), so it appears neither in the status nor in notifications.
+//! added as a stream, or an uploaded one, or a URL of the hosts in `[streams] announce_hosts`: a
+//! call must not read anything else. The path of a URL is a secret that gives access to what it
+//! names (a speech service puts a token into it), so it appears neither in the status nor in
+//! notifications.
 
 use std::path::PathBuf;
 
@@ -54,8 +55,8 @@ pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     Ok(json!({ "id": id, "station": shown, "before": before }).into())
 }
 
-/// The gain of a volume in percent: the curve of Snapcast's clients, so that a number means the same
-/// as in `Client.SetVolume`.
+/// The gain of a volume in percent: the curve of Snapcast's clients, so that a number means the
+/// same as in `Client.SetVolume`.
 fn volume_gain(percent: f64) -> Db {
     Db::new(20.0 * ((10.0_f64.powf(percent / 100.0) - 1.0) / 9.0).log10())
 }
@@ -140,8 +141,8 @@ pub(crate) const MAX_LOUDNESS: f64 = -5.0;
 /// Maximum length of a key.
 const MAX_KEY: usize = 128;
 
-/// Range of `gain_db`: a lower gain is inaudible over the programme; a higher one points to a broken
-/// file.
+/// Range of `gain_db`: a lower gain is inaudible over the programme; a higher one points to a
+/// broken file.
 pub(crate) const MIN_GAIN_DB: f64 = -40.0;
 pub(crate) const MAX_GAIN_DB: f64 = 20.0;
 

@@ -40,8 +40,8 @@ pub enum AnnouncementTarget {
     Client(String),
 }
 
-/// The sessions of the connected clients of a target, and the channels that each plays: `None` if the
-/// target does not play the station of this number.
+/// The sessions of the connected clients of a target, and the channels that each plays: `None` if
+/// the target does not play the station of this number.
 pub type TargetSessions<'a> =
     dyn Fn(usize, &AnnouncementTarget) -> Option<Vec<(SessionId, ChannelMap)>> + 'a;
 

@@ -180,8 +180,8 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     ) -> Result<(), String>;
 
     /// Moves the clients for which announcements are to where these play, and back afterwards.
-    /// Cancels announcements whose target does not play the station any more. Called about ten times
-    /// a second.
+    /// Cancels announcements whose target does not play the station any more. Called about ten
+    /// times a second.
     fn move_announced(&self, sessions: &TargetSessions<'_>);
 
     /// Cancels an announcement, queued or playing.

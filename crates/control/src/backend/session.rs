@@ -50,7 +50,8 @@ pub enum AudioEvent {
         peer: IpAddr,
         /// Its Hello.
         hello: Box<Hello>,
-        /// The greeting it has received already, from [`GreetingSink::set_greeting`](super::GreetingSink::set_greeting).
+        /// The greeting it has received already, from
+        /// [`GreetingSink::set_greeting`](super::GreetingSink::set_greeting).
         greeting_sent: Option<Greeting>,
     },
     /// A session has ended, for whatever reason; it is the session's last event.

@@ -19,8 +19,8 @@ use crate::methods::params::{Params, shorten};
 use crate::methods::roles::Caller;
 use crate::methods::rpc::{CallOutput, MethodResult, internal_error, method_not_found};
 
-/// The methods that a node executes for others: what a controller of clients needs, and nothing that
-/// touches files, sources, users or the configuration.
+/// The methods that a node executes for others: what a controller of clients needs, and nothing
+/// that touches files, sources, users or the configuration.
 pub(crate) const NODE_METHODS: &[&str] = &[
     "Client.SetVolume",
     "Client.SetLatency",
@@ -193,7 +193,7 @@ fn refusal(why: &str) -> String {
 
 const SAME_NAME: &str = "several servers have this name; set `node` in the table `cluster`";
 
-/// Burst of calls of other nodes, and the interval at which one more is accepted: two volume sliders
-/// that are moved all the time.
+/// Burst of calls of other nodes, and the interval at which one more is accepted: two volume
+/// sliders that are moved all the time.
 const NODE_CALLS: u32 = 200;
 const NODE_CALL_INTERVAL: aulos_core::Span = aulos_core::Span::from_millis(8);

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The link carries bytes and decides nothing about stations and clients; what a document or a call
-//! means, and who may make it, is decided in the control plane. Neither side waits for the other: an
-//! answer comes through a channel, and a request that finds the queue full is dropped and counted.
+//! means, and who may make it, is decided in the control plane. Neither side waits for the other:
+//! an answer comes through a channel, and a request that finds the queue full is dropped and
+//! counted.
 
 pub(crate) mod calls;
 pub(crate) mod node_document;
@@ -25,8 +26,8 @@ pub trait ClusterLink: Send + Sync {
     /// This node, and whether it is connected.
     fn state(&self) -> ClusterState;
 
-    /// Requests the status of all nodes; the answer comes after half a second at most, and at once if
-    /// there is no connection. `None` if the link is busy or has ended.
+    /// Requests the status of all nodes; the answer comes after half a second at most, and at once
+    /// if there is no connection. `None` if the link is busy or has ended.
     fn request_status(&self) -> Option<oneshot::Receiver<Vec<NodeReport>>>;
 
     /// Whether the nodes share the settings of clients and groups.
@@ -39,8 +40,8 @@ pub trait ClusterLink: Send + Sync {
     /// The next record of another node, which this one is to have.
     fn take_settings(&self) -> Option<(SettingsKey, SettingsRecord)>;
 
-    /// Sends a call to a node; the answer comes after two seconds at most. `None` if the link is busy
-    /// or has ended.
+    /// Sends a call to a node; the answer comes after two seconds at most. `None` if the link is
+    /// busy or has ended.
     fn call(&self, node: &str, request: String) -> Option<NodeCallAnswer>;
 }
 

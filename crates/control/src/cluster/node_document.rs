@@ -1,8 +1,8 @@
 //! The status that a node sends to the others.
 //!
 //! A node renders it with the limits with which the others read it. What is read is outside data:
-//! its size is limited by the message, values have the declared types, texts are cut, and lists have
-//! limits. It is rendered anew, so what is not declared here goes no further.
+//! its size is limited by the message, values have the declared types, texts are cut, and lists
+//! have limits. It is rendered anew, so what is not declared here goes no further.
 
 use aulos_proto::nats::MAX_NODE_DOCUMENT;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Keeps the settings of clients and groups in step with the other nodes of a cluster.
 //!
-//! The registry marks what may have changed; ten times a second that is compared with what the other
-//! nodes were told or have said. So a record that comes from them is not sent back, and a hundred
-//! steps of a slider between two looks are one change.
+//! The registry marks what may have changed; ten times a second that is compared with what the
+//! other nodes were told or have said. So a record that comes from them is not sent back, and a
+//! hundred steps of a slider between two looks are one change.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,9 @@
 //! Answers of the control API.
 //!
-//! The answer to a batch may have megabytes, and it stays in memory until its caller has read it. With
-//! a thousand connections that read nothing, answers would fill the machine's memory, so an answer
-//! that may be large needs a permit for its bytes before it is rendered, and holds it until it is sent.
+//! The answer to a batch may have megabytes, and it stays in memory until its caller has read it.
+//! With a thousand connections that read nothing, answers would fill the machine's memory, so an
+//! answer that may be large needs a permit for its bytes before it is rendered, and holds it until
+//! it is sent.
 
 use std::ops::Deref;
 

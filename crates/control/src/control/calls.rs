@@ -185,8 +185,8 @@ pub fn is_call_for_everyone(line: &[u8]) -> bool {
 }
 
 /// Lets the short work of others be done between two long calls. A call over a new connection takes
-/// several passes through all tasks: it is accepted, its first bytes are awaited, it is executed. If
-/// each pass had a long call, it would wait for several of them.
+/// several passes through all tasks: it is accepted, its first bytes are awaited, it is executed.
+/// If each pass had a long call, it would wait for several of them.
 async fn let_others_run() {
     for _ in 0..PASSES_BETWEEN_LONG_CALLS {
         yield_now().await;

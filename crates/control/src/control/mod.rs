@@ -214,7 +214,7 @@ impl Control {
         let registry = &clients.registry;
         self.backend.retain_channel_maps(&|| active_maps(registry));
         self.backend.move_announced(&|number, target| sessions(registry, number, target));
-        self.backend.tidy();
+        self.backend.reap_ended();
     }
 
     /// Handles what has happened in the audio since the last call.

@@ -42,8 +42,8 @@ pub struct Control {
     pub(crate) discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
     /// The other nodes of its cluster, if it is in one.
     pub(crate) cluster: Option<Arc<dyn ClusterLink>>,
-    /// Notified when the tasks that run beside the control plane have to be updated: after a reload,
-    /// and when a call adds or removes a stream with a control script.
+    /// Notified when the tasks that run beside the control plane have to be updated: after a
+    /// reload, and when a call adds or removes a stream with a control script.
     pub tasks_changed: Notify,
     pub(crate) backend: Arc<dyn AudioBackend>,
     /// The machine that the server runs on.

@@ -1,5 +1,5 @@
-//! What has happened: the newest events for pages and the API, and the limit of the lines that peers
-//! can cause.
+//! What has happened: the newest events for pages and the API, and the limit of the lines that
+//! peers can cause.
 
 pub(crate) mod calls;
 pub(crate) mod history;

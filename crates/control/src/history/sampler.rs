@@ -136,8 +136,8 @@ fn is_on_last_resort(status: &StationStatus) -> bool {
     status.on_air.output == Some(StationOutput::LastResort) && status.on_air.last_resort_ms > 0
 }
 
-/// Whether another source than the first choice is on air: the preferred one, else the first that is
-/// always there. The page judges in the same way (`condition.js`).
+/// Whether another source than the first choice is on air: the preferred one, else the first that
+/// is always there. The page judges in the same way (`condition.js`).
 fn is_on_fallback(status: &StationStatus) -> bool {
     let Some(active) = status.active else { return false };
     if is_on_last_resort(status) {

@@ -61,9 +61,9 @@ pub(crate) enum CallCost {
 }
 
 impl CallCost {
-    /// The cost of a call besides its JSON, in the bytes of [`crate::methods::rpc::MAX_BATCH_COST`], on a
-    /// server with so many clients: a full batch of plain calls costs an eighth of the limit, and a
-    /// batch has at most 32 heavy ones.
+    /// The cost of a call besides its JSON, in the bytes of
+    /// [`crate::methods::rpc::MAX_BATCH_COST`], on a server with so many clients: a full batch of
+    /// plain calls costs an eighth of the limit, and a batch has at most 32 heavy ones.
     pub(crate) const fn bytes(self, clients: usize) -> usize {
         match self {
             Self::Plain | Self::Long => PLAIN_COST,

@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::clients::registry::NotFound;
 
 /// Cost limit of one batch in bytes: the JSON that it renders in answers and notifications, and
-/// [`crate::methods::method::CallCost::bytes`] of each call. It is twice the status of a full server, which has
-/// four million bytes; calls without an id cost the same.
+/// [`crate::methods::method::CallCost::bytes`] of each call. It is twice the status of a full
+/// server, which has four million bytes; calls without an id cost the same.
 pub(crate) const MAX_BATCH_COST: usize = 8 << 20;
 
 /// What a method returns.

@@ -23,7 +23,7 @@ const MAX_HELD_BACK: usize = 512;
 pub(crate) struct PendingUpdate {
     pub(crate) is_wanted: bool,
     /// Notifications to send after it.
-    pub(crate) held_back: VecDeque<HeldBack>,
+    pub(crate) held_back: VecDeque<DeferredNotice>,
     /// Rate limit: the next status for connecting clients is not rendered earlier.
     pub(crate) not_before: Option<Instant>,
     /// Size of the status that was sent last.
@@ -31,7 +31,7 @@ pub(crate) struct PendingUpdate {
 }
 
 #[derive(Debug)]
-pub(crate) struct HeldBack {
+pub(crate) struct DeferredNotice {
     pub(crate) from: Option<PeerId>,
     pub(crate) notice: Notice,
     pub(crate) method: &'static str,
@@ -66,7 +66,7 @@ impl PendingUpdate {
     }
 
     /// Appends a notification; returns whether the oldest was dropped for it.
-    pub(crate) fn hold_back(&mut self, text: HeldBack) -> bool {
+    pub(crate) fn hold_back(&mut self, text: DeferredNotice) -> bool {
         let is_full = self.held_back.len() >= MAX_HELD_BACK;
         if is_full {
             self.held_back.pop_front();

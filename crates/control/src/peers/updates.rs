@@ -16,7 +16,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::notification::{Notification, NotificationKind};
-use super::pending_update::{HeldBack, PendingUpdate};
+use super::pending_update::{DeferredNotice, PendingUpdate};
 use super::{Delivery, PeerId, Peers};
 use crate::clients::registry::{ClientJson, Registry, volume_json};
 use crate::control::counters::Counters;
@@ -132,7 +132,8 @@ impl Updates {
         self.pending.is_wanted = false;
         let content = UpdateContent::Status(Box::new((context.view)()));
         self.queue.push_back(Update { from, content });
-        for HeldBack { from, notice, method, params } in std::mem::take(&mut self.pending.held_back)
+        for DeferredNotice { from, notice, method, params } in
+            std::mem::take(&mut self.pending.held_back)
         {
             // A client that has been forgotten meanwhile is not in the status.
             if is_known(context.registry, &notice) {
@@ -146,7 +147,7 @@ impl Updates {
         if !self.pending.is_wanted {
             return self.push_part(from, method, params);
         }
-        if self.pending.hold_back(HeldBack { from, notice, method, params }) {
+        if self.pending.hold_back(DeferredNotice { from, notice, method, params }) {
             context.counters.notifications_superseded.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! What a call may add is limited: snapserver let it start programs, which was a remote code
 //! execution (CVE-2023-36177). Here the scheme must be in an allow-list, a path below a configured
-//! folder, and a device of ALSA must be a sound card. A control script in the URI is ignored unless `plugins_by_rpc` is set; then a
-//! caller on this machine may name a file of `plugin_dir`.
+//! folder, and a device of ALSA must be a sound card. A control script in the URI is ignored unless
+//! `plugins_by_rpc` is set; then a caller on this machine may name a file of `plugin_dir`.
 
 use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};

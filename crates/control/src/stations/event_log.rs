@@ -1,5 +1,5 @@
-//! The events of what an operator has to know: sources that fail and come back, switches, silence, live
-//! sources, clients, and refused logins.
+//! The events of what an operator has to know: sources that fail and come back, switches, silence,
+//! live sources, clients, and refused logins.
 //!
 //! What is logged is derived from the changes that controllers are notified of, so the audio side
 //! never logs. Texts from peers are written in quotes with escapes. The same events are kept in the

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use aulos_config::{Plugin, Station};
 use aulos_core::{Backoff, Span};
-use aulos_io::beneath::{is_outside_root, open_regular_beneath, open_root};
+use aulos_io::confined_open::{is_outside_root, open_regular_beneath, open_root};
 use aulos_io::feed::{isolate_child, split_arguments};
 use aulos_proto::snap::control::{IncomingMessage, LineSplitter, Request, parse_incoming};
 use serde_json::{Map, Value, json};
@@ -80,8 +80,8 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
     }
 }
 
-/// The control scripts to run, each with its stream. Those that calls have named need the permission
-/// `by_rpc`.
+/// The control scripts to run, each with its stream. Those that calls have named need the
+/// permission `by_rpc`.
 pub fn scripts(stations: &[Arc<Station>], by_rpc: bool) -> Vec<(String, Plugin)> {
     let all = stations.iter().filter_map(|station| {
         let plugin = station.plugin.clone()?;
@@ -212,7 +212,7 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
         // The answer to GetProperties contains the properties; other answers are "ok" or an error.
         IncomingMessage::Reply(reply) => match reply.outcome {
             Ok(Value::Object(properties)) => {
-                control.handle_script(stream, ScriptEvent::Properties(properties))
+                control.handle_script(stream, ScriptEvent::Properties(properties));
             }
             Ok(_) => {}
             Err(error) => {

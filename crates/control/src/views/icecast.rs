@@ -1,10 +1,10 @@
 //! Icecast's view of the server, for directories, widgets and statistics tools: `/status-json.xsl`,
 //! `/admin/stats`, `/admin/listmounts` and `/admin/listclients`.
 //!
-//! A station is a source, and its mount is its path on the HTTP port, or on request that path with the
-//! extension of another container. As in Icecast, one source is
-//! an object and several are a list, and dates are those of RFC 822 and ISO 8601. Unlike there, a
-//! name that consists of digits stays text.
+//! A station is a source, and its mount is its path on the HTTP port, or on request that path with
+//! the extension of another container. As in Icecast, one source is an object and several are a
+//! list, and dates are those of RFC 822 and ISO 8601. Unlike there, a name that consists of digits
+//! stays text.
 
 use std::time::{Instant, SystemTime};
 

@@ -1,5 +1,8 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
+use aulos_config::Station;
+use aulos_engine::encode::Mp3FrameShape;
+use aulos_io::mp3;
 use aulos_session::nats::LeaseState;
 use std::collections::HashMap;
 
@@ -261,6 +264,7 @@ fn station<'a>(
         "equalizer": station.sound.equalizer_json(),
         "codec": station.codec.codec().name(),
         "encoder": station.codec.to_string(),
+        "mp3": mp3_json(station),
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
@@ -274,6 +278,12 @@ fn station<'a>(
         "announcements": announcements,
     });
     StationJson { head, clients }
+}
+
+/// The MP3 stream of a station; `None` where its spec is none of MP3.
+fn mp3_json(station: &Station) -> Option<Value> {
+    let shape = Mp3FrameShape::new(station.spec, station.mp3).ok()?;
+    Some(json!({ "kbps": shape.kbps, "encoder": mp3::encoder_name(station.mp3) }))
 }
 
 /// Which part this server has in the publication of a station.

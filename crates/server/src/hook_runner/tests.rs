@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::scratch::ScratchDir;
+use aulos_control::Clock;
 use aulos_control::backend::SwitchCause;
 use aulos_control::hooks::HookEvent;
 use rcgen::{CertificateParams, KeyPair};
@@ -58,7 +59,7 @@ impl Running {
     }
 
     async fn through(config: &str, dialer: Dialer) -> Self {
-        let hooks = Hooks::new("box", &configured(config));
+        let hooks = Hooks::new("box", &configured(config), Clock::default());
         let mut runner = HookRunner::with_dialer(dialer);
         runner.update(&hooks).await;
         Self { hooks, runner }

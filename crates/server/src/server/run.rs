@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use aulos_config::ResolvedConfig;
-use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
+use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink, RelayControl};
 use aulos_control::cluster::{ClusterHandle, ClusterRequest};
 use aulos_control::{
     Clock, ConfigLoader, Control, ControlOptions, ControlParts, HISTORY_QUEUE, HostInfo, TICK,
@@ -81,32 +81,23 @@ pub async fn run(
 ) -> io::Result<()> {
     let AudioHandles { backend, listen_sink: listen, mut events, stream: _ } = audio;
     let (dir, settings) = (resolved.state_dir.clone(), resolved.history);
-    let seed = RandomState::new().hash_one(std::process::id());
-    let registry = registry_for(&resolved, seed);
-    let saved = load_state(&dir);
-    let host = HostInfo::of_machine();
-    let base = base_url(&host, bound.http_address);
     let ServerContext { reload_config, mut reload_requests, supervisor, neighbors, cluster } =
         outside;
     let audio = Arc::clone(&backend);
-    let (cluster, nodes) = match cluster {
-        Some(ClusterHandle { link, requests }) => (Some(link), Some(requests)),
-        None => (None, None),
-    };
+    let (cluster, nodes) = cluster.map(|ClusterHandle { link, requests }| (link, requests)).unzip();
     let history_requests = settings.enabled.then(|| mpsc::channel(HISTORY_QUEUE)).unzip();
+    let host = HostInfo::of_machine();
     let options = ControlOptions {
         clock: Clock::default(),
-        base_url: Some(base),
+        base_url: Some(base_url(&host, bound.http_address)),
         discovered_servers: neighbors,
         cluster,
         history: history_requests.0.clone(),
         config_loader: reload_config,
     };
-    let relays = Box::new(bound.relays);
-    let parts = ControlParts { config: resolved, backend, relays, host, registry, saved };
-    let control = Control::new(parts, options);
+    let parts = control_parts(resolved, backend, Box::new(bound.relays), host);
+    let control = Arc::new(Control::new(parts, options));
     let (policy_sender, policy) = watch::channel(bound.listen_policy);
-    let control = Arc::new(control);
     if let Some(requests) = history_requests.1 {
         history::spawn(dir.clone(), settings, &control, requests)?;
     }
@@ -267,17 +258,29 @@ fn update_listen_policy(
     }
 }
 
+/// What the control plane starts with: its registry, and the state that was saved.
+fn control_parts(
+    config: Arc<ResolvedConfig>,
+    backend: Arc<dyn AudioBackend>,
+    relays: Box<dyn RelayControl>,
+    host: HostInfo,
+) -> ControlParts {
+    let registry = registry_for(&config, RandomState::new().hash_one(std::process::id()));
+    let saved = load_state(&config.state_dir);
+    ControlParts { config, backend, relays, host, registry, saved }
+}
+
 /// Reloads the configuration on a signal; errors are logged.
 fn reload(control: &Control, supervisor: &Supervisor) {
     supervisor.notify_reloading();
     let status = match control.reload() {
-        Ok(_) => summary(&control),
+        Ok(_) => summary(control),
         // The first line has the location.
         Err(problems) => {
             let first = problems.lines().next().unwrap_or_default();
             format!(
                 "{}; reload failed, running with the last configuration: {first}",
-                summary(&control)
+                summary(control)
             )
         }
     };

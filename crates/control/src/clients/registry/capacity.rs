@@ -7,8 +7,8 @@
 //! remembered.
 //!
 //! Browsers that play in sync come and go more often than loudspeakers. One that is away and for
-//! which nothing was set is forgotten by itself; every other client stays until a controller forgets
-//! it, as in a Snapcast server.
+//! which nothing was set is forgotten by itself; every other client stays until a controller
+//! forgets it, as in a Snapcast server.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ use super::client::{Client, Group};
 use super::retention::{ClientRetention, MAX_CLIENTS, MAX_TRANSIENT};
 use super::{Effects, Notice};
 
-/// A browser is forgotten when it has been away this long: a network that comes back, or a page that
-/// is loaded again, finds its group as it was.
+/// A browser is forgotten when it has been away this long: a network that comes back, or a page
+/// that is loaded again, finds its group as it was.
 pub const BROWSER_RETENTION: Duration = Duration::from_secs(60);
 
 /// Absent clients that are considered for being forgotten, so that each of a thousand Hellos costs
@@ -62,8 +62,8 @@ impl Registry {
     }
 
     /// Forgets the browsers that have been away for [`BROWSER_RETENTION`] and for which nothing was
-    /// set. Called now and then; `now` is monotonic. A browser that was restored from the saved state
-    /// is away since the first call.
+    /// set. Called now and then; `now` is monotonic. A browser that was restored from the saved
+    /// state is away since the first call.
     pub fn forget_absent_browsers(&mut self, now: Instant) -> Effects {
         let alone = self.table.single_clients_newest_first();
         let is_absent = |group: &Group, client: &Client| {

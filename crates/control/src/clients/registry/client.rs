@@ -159,8 +159,8 @@ impl Group {
 /// Longest text from a client or a controller, in bytes: longer than any name, and a few megabytes
 /// for 8,192 clients.
 pub const MAX_TEXT: usize = 256;
-/// The sum of the texts that a client reports of itself, in bytes of JSON: more than twice what usual
-/// clients report. Every status has those of all clients.
+/// The sum of the texts that a client reports of itself, in bytes of JSON: more than twice what
+/// usual clients report. Every status has those of all clients.
 pub(super) const MAX_REPORTED_TEXTS: usize = 256;
 /// Longest client id in bytes: the reported id, `#`, and an instance of ten digits.
 pub const MAX_ID: usize = MAX_TEXT + 11;

@@ -1,5 +1,5 @@
-//! Clients in Snapcast's JSON. What a client seldom changes is kept as text, because characters that
-//! have to be escaped take most of the time of a full status.
+//! Clients in Snapcast's JSON. What a client seldom changes is kept as text, because characters
+//! that have to be escaped take most of the time of a full status.
 
 use aulos_core::ChannelMap;
 use serde::Serialize;

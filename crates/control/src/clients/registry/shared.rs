@@ -1,10 +1,10 @@
 //! Settings of clients and groups that come from the other nodes of a cluster.
 //!
 //! They are kept beside the clients: most of them are of clients that have never been here, which
-//! controllers would otherwise see as disconnected clients of this server. A client that connects for
-//! the first time gets what is kept for it, and the reactors answer its Hello with that.
+//! controllers would otherwise see as disconnected clients of this server. A client that connects
+//! for the first time gets what is kept for it, and the reactors answer its Hello with that.
 
-use aulos_proto::nats::{ClientSettings, GroupSettings, SettingsKey, SettingsRecord};
+use aulos_proto::nats::{GroupSettings, SettingsKey, SettingsRecord, SharedClientSettings};
 
 use super::client::{Client, Group, MIN_LATENCY_MS, VolumeLimits, clip};
 use super::{Effects, MAX_CLIENTS, Notice, Registry};
@@ -64,7 +64,7 @@ impl Registry {
         Some((group, arrived_client(self.limits, id, Some(shared))))
     }
 
-    fn apply_client(&mut self, id: &str, settings: &ClientSettings) -> Effects {
+    fn apply_client(&mut self, id: &str, settings: &SharedClientSettings) -> Effects {
         let (cap, before) = (self.limits.cap, client_settings(self, id));
         let Some(before) = before.filter(|before| before != settings) else {
             return Effects::default();
@@ -124,7 +124,7 @@ impl Registry {
     }
 }
 
-fn arrived_client(limits: VolumeLimits, id: &str, shared: Option<&ClientSettings>) -> Client {
+fn arrived_client(limits: VolumeLimits, id: &str, shared: Option<&SharedClientSettings>) -> Client {
     let mut client = limits.new_client(id.to_owned());
     if let Some(shared) = shared {
         set_client(&mut client, shared, limits.cap);
@@ -133,9 +133,9 @@ fn arrived_client(limits: VolumeLimits, id: &str, shared: Option<&ClientSettings
 }
 
 /// The settings of a client that other nodes should know; none for one that is not remembered.
-pub(crate) fn client_settings(registry: &Registry, id: &str) -> Option<ClientSettings> {
+pub(crate) fn client_settings(registry: &Registry, id: &str) -> Option<SharedClientSettings> {
     let (group, client) = registry.table.client(id).filter(|(_, client)| !client.transient)?;
-    Some(ClientSettings {
+    Some(SharedClientSettings {
         name: client.name.clone(),
         volume: client.volume,
         muted: client.muted,
@@ -153,11 +153,11 @@ pub(crate) fn group_settings(registry: &Registry, id: &str) -> Option<GroupSetti
 
 /// Whether a client has the settings of one that has never been changed. Its group is not
 /// compared.
-pub(crate) fn is_unchanged_client(registry: &Registry, settings: &ClientSettings) -> bool {
+pub(crate) fn is_unchanged_client(registry: &Registry, settings: &SharedClientSettings) -> bool {
     let Client { name, volume, muted, cap, latency_ms, .. } =
         registry.limits.new_client(String::new());
-    let ClientSettings { group, .. } = settings;
-    let new = ClientSettings { name, volume, muted, cap, latency_ms, group: group.clone() };
+    let SharedClientSettings { group, .. } = settings;
+    let new = SharedClientSettings { name, volume, muted, cap, latency_ms, group: group.clone() };
     *settings == new && registry.table.members(group).count() == 1
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn is_unchanged_group(registry: &Registry, settings: &GroupSettings) 
     name.is_empty() && !muted && station == registry.stations.default_name()
 }
 
-fn set_client(client: &mut Client, settings: &ClientSettings, cap: u8) {
+fn set_client(client: &mut Client, settings: &SharedClientSettings, cap: u8) {
     client.name.clone_from(&settings.name);
     client.cap = settings.cap.min(100);
     client.volume = settings.volume.min(client.cap).min(cap);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn settings(volume: u8, group: &str) -> SettingsRecord {
-        SettingsRecord::Client(ClientSettings {
+        SettingsRecord::Client(SharedClientSettings {
             name: "Kitchen".into(),
             volume,
             muted: false,

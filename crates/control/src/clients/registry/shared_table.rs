@@ -1,4 +1,5 @@
-//! The records that other nodes of a cluster have sent, whether their clients have been here or not.
+//! The records that other nodes of a cluster have sent, whether their clients have been here or
+//! not.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,7 @@ impl SharedTable {
         &self,
         table: &ClientTable,
         stations: &StationTable,
-        shared: Option<&ClientSettings>,
+        shared: Option<&SharedClientSettings>,
     ) -> Group {
         let default = || stations.default_name().to_owned();
         let id = shared.map_or("", |shared| &shared.group);

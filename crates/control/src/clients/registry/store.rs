@@ -123,7 +123,7 @@ pub fn load(dir: &Path) -> io::Result<LoadOutcome> {
     let path = dir.join(STATE_FILE);
     let previous = || read(&dir.join(PREVIOUS_FILE)).ok().and_then(|text| parse(&text).ok());
     let unusable = |why, suffix| {
-        let (aside, previous) = (put_aside(dir, suffix)?, previous());
+        let (aside, previous) = (quarantine(dir, suffix)?, previous());
         Ok(LoadOutcome::Unusable { why, aside, previous })
     };
     match read(&path) {
@@ -154,7 +154,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Renames the file to an unused name; returns that.
-fn put_aside(dir: &Path, suffix: &str) -> io::Result<String> {
+fn quarantine(dir: &Path, suffix: &str) -> io::Result<String> {
     let name = |number: usize| match number {
         1 => format!("{STATE_FILE}.{suffix}"),
         number => format!("{STATE_FILE}.{suffix}.{number}"),

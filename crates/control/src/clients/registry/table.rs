@@ -165,8 +165,8 @@ impl ClientTable {
     }
 
     /// Sets a client's health, and when it was last seen: controllers take a client for
-    /// disconnected whose time stands still. Returns the session before its newest one when it turns
-    /// out that both are in use, once.
+    /// disconnected whose time stands still. Returns the session before its newest one when it
+    /// turns out that both are in use, once.
     pub(super) fn set_health(
         &mut self,
         session: SessionId,

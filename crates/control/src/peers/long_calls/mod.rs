@@ -1,8 +1,8 @@
 //! The order of calls whose work grows with the number of clients, and the memory of their answers.
 //!
 //! One such call runs at a time, so that a short call waits for at most one of them. The decisions
-//! are those of [`queue`]; this module lets tasks wait for them. Whatever waits or runs here ends when
-//! its task is dropped, so that a connection that is closed leaves nothing behind.
+//! are those of [`queue`]; this module lets tasks wait for them. Whatever waits or runs here ends
+//! when its task is dropped, so that a connection that is closed leaves nothing behind.
 
 mod queue;
 

@@ -3,14 +3,14 @@
 //!
 //! One long call runs at a time. Addresses are served by start-time fair queueing: the next call is
 //! that of the address whose calls have taken the least time, and one that had no call starts level
-//! with the address that is served. In one queue for all, or with a turn for each address whatever it
-//! costs, a status would wait for the batches of attackers.
+//! with the address that is served. In one queue for all, or with a turn for each address whatever
+//! it costs, a status would wait for the batches of attackers.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Bytes of large answers for one address and one [`CallKind`], from which its next call waits until
-/// some are sent: two full statuses, for the pages behind one proxy, some of which may have stopped
-/// reading.
+/// Bytes of large answers for one address and one [`CallKind`], from which its next call waits
+/// until some are sent: two full statuses, for the pages behind one proxy, some of which may have
+/// stopped reading.
 pub(crate) const ANSWER_BYTES_PER_ADDRESS: usize = 8 << 20;
 
 /// Bytes of large answers for all addresses, from which the next call waits.
@@ -19,8 +19,8 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Addresses that are remembered before idle ones are forgotten.
 pub(crate) const IDLE_ADDRESSES: usize = 64;
 
-/// What a call belongs to. The calls of an address take turns by kind, so that a status does not wait
-/// for the batches of its neighbours behind the same router.
+/// What a call belongs to. The calls of an address take turns by kind, so that a status does not
+/// wait for the batches of its neighbours behind the same router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
     /// A single call, a status over HTTP or a part of a feed.
@@ -52,7 +52,8 @@ pub(crate) struct LongCallQueue {
     is_running: bool,
     /// Bytes reserved or held by answers of all addresses.
     bytes: usize,
-    /// The time that had been given to the address served last, when its call began, in nanoseconds.
+    /// The time that had been given to the address served last, when its call began, in
+    /// nanoseconds.
     progress: u64,
     next_ticket: u64,
 }
