@@ -30,9 +30,6 @@ keys! {
         /// Lease of a published station: another server that publishes it takes over within twice
         /// this time after the one that sends has failed.
         lease_ttl_ms: u32 = 2_000, range LEASE_TTL_MS, "milliseconds";
-        /// Execute calls of other servers of the site: volume, mute, latency, name and group of
-        /// clients. Whoever may publish to this server on NATS may make them.
-        accept_calls: bool = false;
         /// Share the settings of clients with the other servers of the site that do: name, volume,
         /// mute, latency, volume limit and group. A client that moves to another one keeps them.
         share_settings: bool = false;
@@ -63,8 +60,6 @@ pub struct ClusterSettings {
     pub node: Option<String>,
     /// For how long the lease of a published station lasts.
     pub lease_ttl: Span,
-    /// Whether calls of other nodes are executed.
-    pub accept_calls: bool,
     /// Whether the settings of clients are shared with other nodes.
     pub share_settings: bool,
     /// Copies of records and leases; none means as many as the NATS cluster permits, up to three.
@@ -126,7 +121,6 @@ pub(crate) fn resolve(
         site: config.site.value.clone(),
         node: config.node.as_ref().map(|node| node.value.clone()),
         lease_ttl: Span::from_millis(config.lease_ttl_ms.into()),
-        accept_calls: config.accept_calls,
         share_settings: config.share_settings,
         replicas: config.replicas,
         login: login(config, env, problems),

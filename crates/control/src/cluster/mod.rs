@@ -1,14 +1,13 @@
 //! The interface between the control plane and the other servers of a cluster.
 //!
 //! ```text
-//!  control --- ClusterLink::request_status, call ----> NATS
-//!          <-- mpsc::Receiver<ClusterRequest> -------- (requests of other nodes)
+//!  control --- ClusterLink::request_status ----> NATS
+//!          <-- mpsc::Receiver<StatusRequest> -- (requests of other nodes)
 //! ```
 //!
-//! The link carries bytes and decides nothing about stations and clients; what a document or a call
-//! means, and who may make it, is decided in the control plane. Neither side waits for the other:
-//! an answer comes through a channel, and a request that finds the queue full is dropped and
-//! counted.
+//! The link carries bytes and decides nothing about stations and clients; what a document
+//! means is decided in the control plane. Neither side waits for the other: an answer comes through
+//! a channel, and a request that finds the queue full is dropped and counted.
 
 pub(crate) mod calls;
 pub(crate) mod node_document;
@@ -39,10 +38,6 @@ pub trait ClusterLink: Send + Sync {
 
     /// The next record of another node, which this one is to have.
     fn take_settings(&self) -> Option<(SettingsKey, SettingsRecord)>;
-
-    /// Sends a call to a node; the answer comes after two seconds at most. `None` if the link is
-    /// busy or has ended.
-    fn call(&self, node: &str, request: String) -> Option<NodeCallAnswer>;
 }
 
 /// A change of a setting that the nodes share.
@@ -55,9 +50,6 @@ pub struct SettingsChange {
     /// What it is.
     pub after: SettingsRecord,
 }
-
-/// The answer to a call of another node: its bytes, unchecked, at most [`MAX_CALL_ANSWER`].
-pub type NodeCallAnswer = oneshot::Receiver<Result<Vec<u8>, NodeCallError>>;
 
 /// This node in its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,49 +81,15 @@ pub struct NodeReport {
     pub document: Vec<u8>,
 }
 
-/// Why a node has not executed a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeCallError {
-    /// There is no connection to NATS.
-    NotConnected,
-    /// No node of this name takes calls.
-    NoNode,
-    /// The node has not answered in time; it may have executed the call.
-    TimedOut,
-    /// The answer is too large.
-    TooLarge,
-}
-
-impl fmt::Display for NodeCallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotConnected => "there is no connection to NATS",
-            Self::NoNode => {
-                "no node of this name accepts calls; set `accept_calls` in its table `cluster`"
-            }
-            Self::TimedOut => "the node has not answered in time; it may have executed the call",
-            Self::TooLarge => "the answer of the node is too large",
-        })
-    }
-}
-
-impl std::error::Error for NodeCallError {}
-
-/// A request of another node.
-#[derive(Debug)]
-pub enum ClusterRequest {
-    /// For the document with the status of this node.
-    Status(oneshot::Sender<String>),
-    /// A call in JSON-RPC, unchecked, at most [`MAX_CALL`], and where its answer goes.
-    Call(Vec<u8>, oneshot::Sender<String>),
-}
+/// A request of another node for the document with the status of this one.
+pub type StatusRequest = oneshot::Sender<String>;
 
 /// Both ends that the control plane has of a cluster.
 pub struct ClusterHandle {
     /// Requests to other nodes.
     pub link: Arc<dyn ClusterLink>,
     /// Requests of other nodes, a queue of [`CLUSTER_QUEUE`].
-    pub requests: mpsc::Receiver<ClusterRequest>,
+    pub requests: mpsc::Receiver<StatusRequest>,
 }
 
 impl fmt::Debug for ClusterHandle {
@@ -142,9 +100,3 @@ impl fmt::Debug for ClusterHandle {
 
 /// Capacity of the queue of requests.
 pub const CLUSTER_QUEUE: usize = 64;
-
-/// Limit of a call in bytes; the longest has the ids of a group's clients.
-pub const MAX_CALL: usize = 64 << 10;
-
-/// Limit of the answer to a call in bytes: `Group.SetClients` returns the status of the server.
-pub const MAX_CALL_ANSWER: usize = 512 << 10;

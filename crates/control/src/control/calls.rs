@@ -15,7 +15,6 @@ use super::context::{CallContext, CallEffects};
 use super::counters::count;
 use super::state::{Control, Subjects};
 use crate::access::Role;
-use crate::cluster::calls::NODE_METHODS;
 use crate::methods;
 use crate::methods::method::{self, COST_PER_CLIENT, CallCost, Method};
 use crate::methods::roles::{Caller, FORBIDDEN, UNAUTHORIZED};
@@ -92,11 +91,6 @@ impl Control {
             return None;
         }
         Some(self.long_calls.answer_permit(from, length).await)
-    }
-
-    /// A method that nodes of a cluster execute for each other.
-    pub(crate) fn node_method(name: &str) -> Option<&'static Method> {
-        NODE_METHODS.contains(&name).then(|| methods::find(name)).flatten()
     }
 
     /// Executes one call.

@@ -40,10 +40,6 @@ counters! {
     batches_over_budget,
     /// Calls refused because too many came before a login.
     calls_refused_before_login,
-    /// Calls that were executed for other nodes of the cluster.
-    node_calls,
-    /// Calls of other nodes that are not permitted, or too many.
-    node_calls_refused,
     /// Controllers without a call whose slot a new connection needed.
     controllers_cut_unfinished,
     /// Controllers for which there was no slot.

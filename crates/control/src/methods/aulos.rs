@@ -68,22 +68,6 @@ pub(crate) const STATUS: &[Method] = &[
         ("nodes", "array"),
     ]),
     Method::new(
-        "Aulos.CallNode",
-        Role::Control,
-        "Execute a call on another node of the cluster, which must have `accept_calls`",
-        cluster::calls::call_node,
-    )
-    .params(&[
-        Param::required("node", ParamType::Text, "the node's name"),
-        Param::required("method", ParamType::Word(cluster::calls::NODE_METHODS), ""),
-        Param::required(
-            "params",
-            ParamType::Checked("the parameters of the method", "object"),
-            "the parameters of the method",
-        ),
-    ])
-    .returns_document("the result of the method"),
-    Method::new(
         "Aulos.Subscribe",
         Role::Listen,
         "Set what this WebSocket is sent: the status when it changes, meters as binary frames, and events",

@@ -11,7 +11,6 @@
 //! | `aulos.v1.SITE.meta.STATION` | [`StreamRecord`], also in the bucket [`STREAMS_BUCKET`] |
 //! | `aulos.v1.SITE.clock.NODE` | [`ClockRequest`], answered by a [`ClockReply`] |
 //! | `aulos.v1.SITE.control.status` | [`NodeStatusRequest`], answered by the [`NodeStatus`] of each node |
-//! | `aulos.v1.SITE.control.call.NODE` | a call as JSON-RPC, answered by its reply |
 //! | `aulos.v1.SITE.repair.STATION` | [`RepairRequest`], answered by [`ChunkMessage`]s |
 //!
 //! The bucket also holds the [`LeaseRecord`] of each stream. Another one, [`SETTINGS_BUCKET`],
@@ -39,8 +38,8 @@ pub use settings::{
 };
 pub use stream::{MAX_RECORD, StreamRecord};
 pub use subject::{
-    MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, call_subject,
-    clock_subject, lease_key, meta_subject, record_key, repair_subject, status_subject,
+    MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, clock_subject, lease_key,
+    meta_subject, record_key, repair_subject, status_subject,
 };
 
 use crate::bytes::Reader;

@@ -43,12 +43,6 @@ pub fn status_subject(site: &str) -> String {
     format!("{PREFIX}.{}.control.status", token(site))
 }
 
-/// The subject on which a node executes calls of other nodes.
-#[must_use]
-pub fn call_subject(site: &str, node: &str) -> String {
-    format!("{PREFIX}.{}.control.call.{}", token(site), token(node))
-}
-
 /// The subject on which the origin of a station takes requests for lost chunks.
 #[must_use]
 pub fn repair_subject(site: &str, station: &str) -> String {
@@ -96,7 +90,6 @@ mod tests {
         assert_eq!(meta_subject("home", "K\u{fc}che"), "aulos.v1.home.meta.K=C3=BCche");
         assert_eq!(clock_subject("home", ""), "aulos.v1.home.clock.=");
         assert_eq!(status_subject("home"), "aulos.v1.home.control.status");
-        assert_eq!(call_subject("home", "a.b"), "aulos.v1.home.control.call.a=2Eb");
         assert_eq!(repair_subject("home", "a b"), "aulos.v1.home.repair.a=20b");
         assert_eq!(record_key("home", "a=b"), "home.a=3Db");
         assert_eq!(lease_key("home", "a.b"), "home.a=2Eb.lease");

@@ -2,8 +2,7 @@
 
 use super::table::{Metric, Values};
 
-const NODE_REQUEST_RESULTS: &[&str] =
-    &["status_answered", "status_dropped", "call_executed", "call_refused", "call_dropped"];
+const NODE_REQUEST_RESULTS: &[&str] = &["status_answered", "status_dropped"];
 
 const NODE_ANSWER_RESULTS: &[&str] =
     &["accepted", "malformed", "too_large", "checksum", "late", "repeated", "overflow"];
@@ -66,14 +65,10 @@ pub(super) const NATS: &[Metric] = &[
     ),
     Metric::counter(
         "aulos_nats_node_requests_total",
-        "Requests of other nodes: for the status of this server, answered or dropped, and calls, \
-         executed, refused or dropped.",
+        "Requests of other nodes for the status of this server, answered or dropped.",
         Values::Counters(&[
             ("nats_statuses_answered", &["status_answered"]),
             ("nats_statuses_dropped", &["status_dropped"]),
-            ("node_calls", &["call_executed"]),
-            ("node_calls_refused", &["call_refused"]),
-            ("nats_calls_dropped", &["call_dropped"]),
         ]),
     )
     .labels(&[("result", NODE_REQUEST_RESULTS)]),

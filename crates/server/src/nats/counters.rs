@@ -36,8 +36,6 @@ pub(crate) struct NatsCounters {
     /// control plane was busy or no request of ours.
     pub(crate) statuses: AtomicU64,
     pub(crate) statuses_dropped: AtomicU64,
-    /// Calls of other nodes that were dropped because too many were under way.
-    pub(crate) calls_dropped: AtomicU64,
     /// Answers of other nodes, in the order of [`NodeTableCounts::named`].
     answers: [AtomicU64; 7],
     /// Shared settings, in the order of [`SettingsCounts::named`].
@@ -68,7 +66,6 @@ impl NatsCounters {
             ("nats_times_answered", &self.times),
             ("nats_statuses_answered", &self.statuses),
             ("nats_statuses_dropped", &self.statuses_dropped),
-            ("nats_calls_dropped", &self.calls_dropped),
             ("nats_settings_waiting", &self.settings_waiting),
             ("nats_messages_overflow", &self.overflow),
         ];

@@ -1,7 +1,6 @@
 //! The other nodes of the site: requests to them, and answers to theirs.
 //!
-//! One task holds the subscriptions and the [`NodeTable`]. What takes longer, a call and its
-//! answer, has a task of its own, of which there is a limited number.
+//! One task holds the subscriptions and the [`NodeTable`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +8,17 @@ use std::time::Duration;
 
 use async_nats::{Client, Message, Subject, Subscriber};
 use aulos_control::cluster::{
-    CLUSTER_QUEUE, ClusterHandle, ClusterLink, ClusterRequest, ClusterState, MAX_CALL,
-    MAX_CALL_ANSWER, NodeCallAnswer, NodeCallError, NodeReport, SettingsChange,
+    CLUSTER_QUEUE, ClusterHandle, ClusterLink, ClusterState, NodeReport, SettingsChange,
+    StatusRequest,
 };
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
 use aulos_proto::nats::{
-    MAX_NODE_DOCUMENT, NodeStatus, NodeStatusRequest, SettingsKey, SettingsRecord, call_subject,
-    status_subject,
+    MAX_NODE_DOCUMENT, NodeStatus, NodeStatusRequest, SettingsKey, SettingsRecord, status_subject,
 };
 use aulos_session::nats::{NodeTable, NodeTableOutput};
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::NatsCounters;
@@ -32,13 +30,8 @@ use super::settings::SettingsLink;
 struct NodeLink {
     state: ClusterState,
     is_connected: Arc<AtomicBool>,
-    commands: mpsc::Sender<NodeCommand>,
+    commands: mpsc::Sender<oneshot::Sender<Vec<NodeReport>>>,
     settings: Option<SettingsLink>,
-}
-
-enum NodeCommand {
-    Status(oneshot::Sender<Vec<NodeReport>>),
-    Call(String, String, oneshot::Sender<Result<Vec<u8>, NodeCallError>>),
 }
 
 impl ClusterLink for NodeLink {
@@ -51,7 +44,7 @@ impl ClusterLink for NodeLink {
 
     fn request_status(&self) -> Option<oneshot::Receiver<Vec<NodeReport>>> {
         let (sender, receiver) = oneshot::channel();
-        self.commands.try_send(NodeCommand::Status(sender)).ok()?;
+        self.commands.try_send(sender).ok()?;
         Some(receiver)
     }
 
@@ -66,21 +59,14 @@ impl ClusterLink for NodeLink {
     fn take_settings(&self) -> Option<(SettingsKey, SettingsRecord)> {
         self.settings.as_ref()?.take()
     }
-
-    fn call(&self, node: &str, request: String) -> Option<NodeCallAnswer> {
-        let (sender, receiver) = oneshot::channel();
-        self.commands.try_send(NodeCommand::Call(node.to_owned(), request, sender)).ok()?;
-        Some(receiver)
-    }
 }
 
 /// The task.
 pub(super) struct Nodes {
     state: ClusterState,
     is_connected: Arc<AtomicBool>,
-    accepts_calls: bool,
-    commands: mpsc::Receiver<NodeCommand>,
-    requests: mpsc::Sender<ClusterRequest>,
+    commands: mpsc::Receiver<oneshot::Sender<Vec<NodeReport>>>,
+    requests: mpsc::Sender<StatusRequest>,
     table: NodeTable,
     /// Requests of the control plane that wait for the end of the round.
     waiting: Vec<oneshot::Sender<Vec<NodeReport>>>,
@@ -89,14 +75,12 @@ pub(super) struct Nodes {
     /// The document that the control plane is rendering, and the requests that wait for it.
     rendering: Option<oneshot::Receiver<String>>,
     asked: Vec<(Subject, u32)>,
-    calls: Arc<Semaphore>,
     counters: Arc<NatsCounters>,
 }
 
 impl Nodes {
     pub(super) fn new(
         state: ClusterState,
-        accepts_calls: bool,
         settings: Option<SettingsLink>,
         counters: Arc<NatsCounters>,
     ) -> (Self, ClusterHandle) {
@@ -108,14 +92,12 @@ impl Nodes {
             table: NodeTable::new(u32::from_le_bytes([a, b, c, d]), SystemClock::now()),
             state: state.clone(),
             is_connected: Arc::clone(&is_connected),
-            accepts_calls,
             commands: receiver,
             requests,
             waiting: Vec::new(),
             document: None,
             rendering: None,
             asked: Vec::new(),
-            calls: Arc::new(Semaphore::new(MAX_CALLS)),
             counters,
         };
         let link = Arc::new(NodeLink { state, is_connected, commands, settings });
@@ -132,16 +114,12 @@ impl Nodes {
         loop {
             tokio::select! {
                 command = self.commands.recv() => match command {
-                    Some(command) => self.handle_command(&client, command),
+                    Some(answer) => self.request_reports(&client, answer),
                     None => return,
                 },
                 message = next(&mut subscriptions.status) => {
                     let Some(message) = message else { return };
                     self.handle_status_request(&message);
-                }
-                message = next_call(&mut subscriptions.calls) => {
-                    let Some(message) = message else { return };
-                    self.handle_call(&client, message);
                 }
                 message = next(&mut subscriptions.answers) => {
                     let Some(message) = message else { return };
@@ -163,38 +141,23 @@ impl Nodes {
     }
 
     async fn subscribe(&self, client: &Client, inbox: &str) -> Option<Subscriptions> {
-        let ClusterState { site, node, .. } = &self.state;
-        let status = client.subscribe(status_subject(site)).await.ok()?;
+        let status = client.subscribe(status_subject(&self.state.site)).await.ok()?;
         let answers = client.subscribe(inbox.to_owned()).await.ok()?;
-        let calls = if self.accepts_calls {
-            Some(client.subscribe(call_subject(site, node)).await.ok()?)
-        } else {
-            None
-        };
-        Some(Subscriptions { status, answers, calls })
+        Some(Subscriptions { status, answers })
     }
 
-    fn handle_command(&mut self, client: &Client, command: NodeCommand) {
-        match command {
-            NodeCommand::Status(answer) if is_connected(client) => {
-                // What is dropped beyond the limit is answered with nothing.
-                if self.waiting.len() < MAX_WAITING {
-                    self.waiting.push(answer);
-                }
-                self.table.request(SystemClock::now());
-            }
-            NodeCommand::Status(answer) => drop(answer.send(self.reports(false))),
-            NodeCommand::Call(node, request, answer) => {
-                let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else { return };
-                let subject = call_subject(&self.state.site, &node);
-                let client = client.clone();
-                tokio::spawn(async move {
-                    // The caller may have gone.
-                    answer.send(call(&client, subject, request).await).ok();
-                    drop(permit);
-                });
-            }
+    /// Answers with the reports of the next round, or at once where there is no connection.
+    fn request_reports(&mut self, client: &Client, answer: oneshot::Sender<Vec<NodeReport>>) {
+        if !is_connected(client) {
+            // The asking task may have ended.
+            answer.send(self.reports(false)).ok();
+            return;
         }
+        // What is dropped beyond the limit is answered with nothing.
+        if self.waiting.len() < MAX_WAITING {
+            self.waiting.push(answer);
+        }
+        self.table.request(SystemClock::now());
     }
 
     fn handle_answer(&mut self, message: &Message) {
@@ -227,7 +190,7 @@ impl Nodes {
         let fresh = self.document.as_ref().filter(|(at, _)| now - *at < DOCUMENT_REUSE);
         let Some(document) = fresh.map(|(_, text)| Arc::clone(text)) else {
             let (sender, receiver) = oneshot::channel();
-            if self.requests.try_send(ClusterRequest::Status(sender)).is_ok() {
+            if self.requests.try_send(sender).is_ok() {
                 self.rendering = Some(receiver);
             } else {
                 let dropped = std::mem::take(&mut self.asked).len() as u64;
@@ -248,31 +211,6 @@ impl Nodes {
             };
             counter.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// Passes a call of another node to the control plane.
-    fn handle_call(&self, client: &Client, message: Message) {
-        let permit = Arc::clone(&self.calls).try_acquire_owned();
-        let (Ok(permit), Some(reply)) = (permit, message.reply) else {
-            self.counters.calls_dropped.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        let (sender, receiver) = oneshot::channel();
-        let mut call = message.payload.to_vec();
-        // One byte more than the control plane takes.
-        call.truncate(MAX_CALL + 1);
-        if self.requests.try_send(ClusterRequest::Call(call, sender)).is_err() {
-            self.counters.calls_dropped.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let client = client.clone();
-        tokio::spawn(async move {
-            if let Ok(Ok(answer)) = timeout(CALL_TIMEOUT, receiver).await {
-                // The asking node has a time-out.
-                timeout(MAX_WAIT, client.publish(reply, answer.into())).await.ok();
-            }
-            drop(permit);
-        });
     }
 
     async fn drain(&mut self, client: &Client, inbox: &str) {
@@ -316,15 +254,6 @@ impl Nodes {
 struct Subscriptions {
     status: Subscriber,
     answers: Subscriber,
-    calls: Option<Subscriber>,
-}
-
-/// The next call; never one where calls are not accepted.
-async fn next_call(calls: &mut Option<Subscriber>) -> Option<Message> {
-    match calls {
-        Some(calls) => next(calls).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// The document, once the control plane has rendered it; never without a request.
@@ -333,25 +262,6 @@ async fn rendered(rendering: &mut Option<oneshot::Receiver<String>>) -> Option<S
         Some(receiver) => receiver.await.ok(),
         None => std::future::pending().await,
     }
-}
-
-/// Executes a call on another node.
-async fn call(client: &Client, subject: String, request: String) -> Result<Vec<u8>, NodeCallError> {
-    if !is_connected(client) {
-        return Err(NodeCallError::NotConnected);
-    }
-    let answer = timeout(CALL_TIMEOUT, client.request(subject, request.into())).await;
-    let answer = match answer {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) if error.kind() == async_nats::RequestErrorKind::NoResponders => {
-            return Err(NodeCallError::NoNode);
-        }
-        Ok(Err(_)) | Err(_) => return Err(NodeCallError::TimedOut),
-    };
-    if answer.payload.len() > MAX_CALL_ANSWER {
-        return Err(NodeCallError::TooLarge);
-    }
-    Ok(answer.payload.to_vec())
 }
 
 /// How often the end of a round is looked for.
@@ -363,12 +273,6 @@ const DOCUMENT_REUSE: Span = Span::from_millis(500);
 
 /// Requests that wait, of the control plane and of other nodes: one of each node at once.
 const MAX_WAITING: usize = 256;
-
-/// Calls under way in both directions.
-const MAX_CALLS: usize = 32;
-
-/// How long a call may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the connection may take a message.
 const MAX_WAIT: Duration = Duration::from_millis(200);

@@ -124,7 +124,6 @@ impl NatsService {
     /// If the thread cannot be started.
     pub(crate) fn join(&mut self) -> io::Result<Option<ClusterHandle>> {
         let Some(cluster) = &self.cluster else { return Ok(None) };
-        let accepts_calls = cluster.accept_calls;
         let state = ClusterState {
             site: self.site(),
             node: self.node.clone(),
@@ -142,7 +141,7 @@ impl NatsService {
             runtime.spawn(sharing.run(Arc::clone(&link)));
             settings
         });
-        let (nodes, handle) = Nodes::new(state, accepts_calls, settings, counters());
+        let (nodes, handle) = Nodes::new(state, settings, counters());
         runtime.spawn(nodes.run(link));
         Ok(Some(handle))
     }

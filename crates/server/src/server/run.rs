@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aulos_config::ResolvedConfig;
 use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink, RelayControl};
-use aulos_control::cluster::{ClusterHandle, ClusterRequest};
+use aulos_control::cluster::{ClusterHandle, StatusRequest};
 use aulos_control::{
     Clock, ConfigLoader, Control, ControlOptions, ControlParts, HISTORY_QUEUE, HostInfo, TICK,
     registry_for, serve_cluster,
@@ -177,7 +177,7 @@ const EVENT_TIME: Span = Span::from_millis(10);
 /// panics of codec libraries and of the other nodes of a cluster.
 fn spawn_servers(
     [controllers, browsers]: [TcpListener; 2],
-    nodes: Option<mpsc::Receiver<ClusterRequest>>,
+    nodes: Option<mpsc::Receiver<StatusRequest>>,
     control: &Arc<Control>,
     audio: &Arc<dyn AudioBackend>,
     listen: Arc<dyn ListenSink>,
