@@ -42,6 +42,20 @@ fn settings(volume: u8, muted: bool, latency_ms: i32, buffer_ms: u32) -> Playbac
 }
 
 #[test]
+fn a_view_stays_as_it_was_when_its_clients_change() {
+    let mut registry = registry();
+    let _effects = hello(&mut registry, 1, "a");
+    let text = |view: &GroupView| to_json_text(&GroupJson::new(view));
+    let before = registry.table.views();
+    let shown = text(&before[0]);
+    drop(registry.set_volume("a", Some(7), None).unwrap());
+    drop(registry.set_group_name(&before[0].group.id, "Kitchen").unwrap());
+    assert_eq!(text(&before[0]), shown);
+    let after = text(&registry.table.views()[0]);
+    assert!(after.contains("\"percent\":7") && after.contains("Kitchen"), "{after}");
+}
+
+#[test]
 fn a_new_client_is_an_update_and_a_known_one_a_connect() {
     let mut registry = registry();
     let first = hello(&mut registry, 1, "a");
