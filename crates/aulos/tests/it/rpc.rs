@@ -396,6 +396,37 @@ fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
     );
 }
 
+/// Notifications are rendered without the lock under which changes are made.
+#[test]
+fn changes_of_several_threads_are_notified_in_their_order() {
+    let (_, control) = control();
+    control.handle_event(hello(1, "a"));
+    control.tick();
+    let (_, mut inbox) = control.join(Role::Admin);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let control = &control;
+            scope.spawn(move || {
+                for step in 0..100 {
+                    let percent = (thread * 25 + step) % 101;
+                    let params = json!({ "id": "a", "volume": { "percent": percent } });
+                    call(control, "Client.SetVolume", &params);
+                }
+            });
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut shown = Vec::new();
+    while let Some(text) = next_now(&runtime, &mut inbox) {
+        let notice: Value = serde_json::from_str(&text.to_json()).unwrap();
+        assert_eq!(notice["method"], "Client.OnVolumeChanged");
+        shown.push(notice["params"]["volume"]["percent"].clone());
+    }
+    let last = call(&control, "Client.GetStatus", &json!({ "id": "a" }));
+    let volume = &last["result"]["client"]["config"]["volume"]["percent"];
+    assert_eq!((shown.len(), shown.last()), (400, Some(volume)));
+}
+
 #[tokio::test]
 async fn a_station_that_starts_to_play_is_notified_once() {
     let (backend, control) = control();

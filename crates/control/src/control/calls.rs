@@ -44,13 +44,17 @@ impl Control {
             }
             let is_long = method.is_some_and(Method::is_long);
             let mut turn = if is_long { Some(long.turn().await) } else { None };
-            let begin = self.clock.local();
+            let mut begin = self.clock.local();
             let done = self.call(caller, &request, method);
             let result = match done.result {
                 Ok(CallOutput::Later(later)) if request.id.is_some() => {
                     turn = None;
                     long.pause(calls.answer_length());
-                    later.await.map(CallOutput::Tree)
+                    let took = self.clock.local() - begin;
+                    let answer = later.await.map(CallOutput::Tree);
+                    // The wait does not occupy the server.
+                    begin = self.clock.local() - took;
+                    answer
                 }
                 result => result,
             };
