@@ -20,7 +20,7 @@ mod programmes;
 use core::f64::consts::PI;
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::meter::{ChannelPosition, Meter, MeterConfig, MeterMode, RangeHop};
+use aulos_dsp::meter::{ChannelPosition, Meter, MeterConfig, MeterMode, MeterSample, RangeHop};
 
 const RATES: [u32; 4] = [44_100, 48_000, 96_000, 192_000];
 const SILENCE: f64 = f64::NEG_INFINITY;
@@ -62,8 +62,15 @@ impl InputForm {
     /// Feeds `signal` to the meter; full scale is 1.0.
     fn feed(self, meter: &mut Meter, signal: &[f64]) {
         // Integer types end at full scale: they get half, see `offset`.
-        let short = |x: &f64| (x * 16_384.0).round() as i16;
-        let long = |x: &f64| (x * 1_073_741_824.0).round() as i32;
+        match self {
+            Self::I16 | Self::RaggedI16 => self.feed_as(meter, &shorts(signal)),
+            Self::I32 | Self::RaggedI32 => self.feed_as(meter, &longs(signal)),
+            Self::F32 | Self::RaggedF32 => self.feed_as(meter, &floats(signal)),
+            Self::F64 | Self::RaggedF64 => self.feed_as(meter, signal),
+        }
+    }
+
+    fn feed_as<T: MeterSample>(self, meter: &mut Meter, signal: &[T]) {
         let ragged = !matches!(self, Self::I16 | Self::I32 | Self::F32 | Self::F64);
         let channels = meter.config().positions.len();
         let mut rest = signal;
@@ -73,16 +80,7 @@ impl InputForm {
             // One frame, a few, many, none.
             call = if ragged { (call * 7 + 3) % most } else { most };
             let (now, behind) = rest.split_at((call * channels).min(rest.len()));
-            match self {
-                Self::I16 | Self::RaggedI16 => {
-                    meter.add(&now.iter().map(short).collect::<Vec<_>>());
-                }
-                Self::I32 | Self::RaggedI32 => meter.add(&now.iter().map(long).collect::<Vec<_>>()),
-                Self::F32 | Self::RaggedF32 => {
-                    meter.add(&now.iter().map(|&x| x as f32).collect::<Vec<_>>());
-                }
-                Self::F64 | Self::RaggedF64 => meter.add(now),
-            }
+            meter.add(now);
             rest = behind;
         }
     }
@@ -98,11 +96,35 @@ impl InputForm {
 
 /// Checks a signal in every form, each with a new meter.
 fn in_every_form(config: &MeterConfig, signal: &[f64], check: impl Fn(&Meter, f64, InputForm)) {
-    for form in FORMS {
+    both_ways(config, signal, [InputForm::F64, InputForm::RaggedF64], &check);
+    both_ways(config, &floats(signal), [InputForm::F32, InputForm::RaggedF32], &check);
+    both_ways(config, &shorts(signal), [InputForm::I16, InputForm::RaggedI16], &check);
+    both_ways(config, &longs(signal), [InputForm::I32, InputForm::RaggedI32], &check);
+}
+
+fn both_ways<T: MeterSample>(
+    config: &MeterConfig,
+    signal: &[T],
+    forms: [InputForm; 2],
+    check: impl Fn(&Meter, f64, InputForm),
+) {
+    for form in forms {
         let mut meter = Meter::new(config.clone()).unwrap();
-        form.feed(&mut meter, signal);
+        form.feed_as(&mut meter, signal);
         check(&meter, form.offset(), form);
     }
+}
+
+fn shorts(signal: &[f64]) -> Vec<i16> {
+    signal.iter().map(|x| (x * 16_384.0).round_ties_even() as i16).collect()
+}
+
+fn longs(signal: &[f64]) -> Vec<i32> {
+    signal.iter().map(|x| (x * 1_073_741_824.0).round_ties_even() as i32).collect()
+}
+
+fn floats(signal: &[f64]) -> Vec<f32> {
+    signal.iter().map(|&x| x as f32).collect()
 }
 
 /// A stereo tone of 1 kHz whose level changes: (dBFS of the peak, seconds).

@@ -2,10 +2,11 @@
 //! chords of a plucked and a sustained instrument over a drum.
 
 use std::f64::consts::TAU;
+use std::sync::OnceLock;
 
 use aulos_core::Rng;
 
-use super::reference::measure;
+use super::reference::integrated;
 use super::sound::Sound;
 
 const HZ: f64 = 48_000.0;
@@ -13,6 +14,13 @@ const HZ: f64 = 48_000.0;
 /// A voice that speaks, at -23 LUFS: each syllable is a vowel with a level of its own; words end
 /// with a gap, and sentences with a pause.
 pub(crate) fn speech(seconds: f64) -> Sound {
+    static LONGEST: OnceLock<Vec<f32>> = OnceLock::new();
+    let samples = LONGEST.get_or_init(|| spoken(120.0));
+    let samples = &samples[..(seconds * HZ) as usize];
+    at(&Sound::new(48_000, 2, samples.iter().flat_map(|x| [*x, *x]).collect()), -23.0)
+}
+
+fn spoken(seconds: f64) -> Vec<f32> {
     let mut random = Rng::new(11);
     let (mut samples, mut phase) = (Vec::new(), 0.0_f64);
     let end = (seconds * HZ) as usize;
@@ -43,7 +51,7 @@ pub(crate) fn speech(seconds: f64) -> Sound {
         samples.extend(std::iter::repeat_n(0.0, (gap * HZ) as usize));
     }
     samples.truncate(end);
-    at(&Sound::new(48_000, 2, samples.iter().flat_map(|x| [*x, *x]).collect()), -23.0)
+    samples
 }
 
 /// The sum of the harmonics of a tone, by the recurrence of the sine of multiples of an angle.
@@ -60,6 +68,19 @@ fn harmonics(phase: f64, weights: &[f64]) -> f64 {
 /// Music at -23 LUFS: four chords of four beats, 120 beats a minute. `level` is the level of each
 /// bar of 2 s in dB, before that.
 pub(crate) fn music(seconds: f64, level: impl Fn(usize) -> f64) -> Sound {
+    static LONGEST: OnceLock<Vec<f32>> = OnceLock::new();
+    let even = LONGEST.get_or_init(|| played(180.0));
+    let even = &even[..(seconds * HZ) as usize];
+    let mut samples = Vec::with_capacity(2 * even.len());
+    for (index, bar) in even.chunks((2.0 * HZ) as usize).enumerate() {
+        let gain = 10f64.powf(level(index) / 20.0) as f32;
+        samples.extend(bar.iter().flat_map(|x| [gain * x; 2]));
+    }
+    at(&Sound::new(48_000, 2, samples), -23.0)
+}
+
+/// Music whose bars have one level.
+fn played(seconds: f64) -> Vec<f32> {
     const CHORDS: [[f64; 4]; 4] = [
         [110.0, 220.0, 261.6, 329.6],
         [87.3, 174.6, 220.0, 261.6],
@@ -81,15 +102,14 @@ pub(crate) fn music(seconds: f64, level: impl Fn(usize) -> f64) -> Sound {
                 sine * (0.5 + pluck) + sine * cosine * pluck
             })
             .sum();
-        let sample = 10f64.powf(level(bar) / 20.0) * (0.1 * tones + drum);
-        samples.extend([sample as f32; 2]);
+        samples.push((0.1 * tones + drum) as f32);
     }
-    at(&Sound::new(48_000, 2, samples), -23.0)
+    samples
 }
 
 /// The sound at this integrated loudness.
 pub(crate) fn at(sound: &Sound, lufs: f64) -> Sound {
-    let change = lufs - measure(sound).integrated;
+    let change = lufs - integrated(sound);
     sound.clone().gain(change)
 }
 

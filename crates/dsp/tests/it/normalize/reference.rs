@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use super::sound::Sound;
 
-/// Measurement of a programme by ffmpeg's `ebur128=peak=true`.
+/// Measurement of a programme by ffmpeg's `ebur128`.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurement {
     /// LUFS.
     pub(crate) integrated: f64,
     /// LU.
     pub(crate) range: f64,
-    /// dBTP, at 192 kHz.
+    /// dBTP, at 192 kHz; not a number unless it was asked for.
     pub(crate) peak: f64,
     /// LUFS of each window of 3 s, one for each tenth of a second.
     pub(crate) short_term: Vec<f64>,
@@ -34,13 +34,27 @@ impl Measurement {
     }
 }
 
-/// Measures with ffmpeg; the crate must agree within the rounding of ffmpeg's output.
+/// Measures loudness with ffmpeg; the crate must agree within the rounding of ffmpeg's output.
 pub(crate) fn measure(sound: &Sound) -> Measurement {
-    let measured = ffmpeg(sound);
+    agreed(sound, ffmpeg(sound, "ebur128=metadata=1"))
+}
+
+/// Measures true peak too, which takes three times as long.
+pub(crate) fn measure_with_peak(sound: &Sound) -> Measurement {
+    agreed(sound, ffmpeg(sound, "ebur128=peak=true:metadata=1"))
+}
+
+/// Integrated loudness by the crate, in LUFS.
+pub(crate) fn integrated(sound: &Sound) -> f64 {
     let mode = ebur128::Mode::I;
-    let mut second = ebur128::EbuR128::new(sound.channels as u32, sound.hz, mode).unwrap();
-    second.add_frames_f32(&sound.samples).unwrap();
-    let integrated = second.loudness_global().unwrap();
+    let mut meter = ebur128::EbuR128::new(sound.channels as u32, sound.hz, mode).unwrap();
+    meter.add_frames_f32(&sound.samples).unwrap();
+    meter.loudness_global().unwrap()
+}
+
+/// The measurement, once the crate agrees with it.
+fn agreed(sound: &Sound, measured: Measurement) -> Measurement {
+    let integrated = integrated(sound);
     if integrated > -70.0 {
         let apart = (integrated - measured.integrated).abs();
         assert!(apart < 0.1, "meters differ: {integrated} and {}", measured.integrated);
@@ -57,9 +71,9 @@ pub(crate) fn ebur128_peak(sound: &Sound) -> f64 {
     20.0 * channels.map(|c| meter.true_peak(c).unwrap()).fold(0.0, f64::max).log10()
 }
 
-fn ffmpeg(sound: &Sound) -> Measurement {
-    let filter = "ebur128=peak=true:metadata=1,ametadata=print:file=-";
-    let output = filtered(sound, &["-af", filter, "-f", "null", "-"]);
+fn ffmpeg(sound: &Sound, meter: &str) -> Measurement {
+    let filter = format!("{meter},ametadata=print:file=-");
+    let output = filtered(sound, &["-af", &filter, "-f", "null", "-"]);
     let output = String::from_utf8_lossy(&output);
     let mut last = HashMap::new();
     let (mut short_term, mut momentary) = (Vec::new(), Vec::new());
@@ -74,8 +88,10 @@ fn ffmpeg(sound: &Sound) -> Measurement {
         last.insert(key.to_owned(), value);
     }
     let figure = |name: &str| last.get(&format!("lavfi.r128.{name}")).copied().unwrap_or(-70.0);
-    let peaks = (0..sound.channels).map(|channel| figure(&format!("true_peaks_ch{channel}")));
-    let peak = 20.0 * peaks.fold(0.0, f64::max).log10();
+    let peaks = (0..sound.channels)
+        .map(|channel| last.get(&format!("lavfi.r128.true_peaks_ch{channel}")).copied());
+    let peak = peaks.fold(Some(0.0), |max, peak| Some(f64::max(max?, peak?)));
+    let peak = 20.0 * peak.unwrap_or(f64::NAN).log10();
     Measurement { integrated: figure("I"), range: figure("LRA"), peak, short_term, momentary }
 }
 

@@ -1,6 +1,7 @@
 //! Programmes, and runs of the normalizer on them.
 
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use aulos_core::{ChannelLayout, Rng, SampleRate};
 use aulos_dsp::normalize::{LookAhead, Normalizer, NormalizerStats, Settings};
@@ -49,6 +50,11 @@ impl Sound {
 
     /// A minute of speech.
     pub(crate) fn speech() -> Self {
+        static SPEECH: OnceLock<Sound> = OnceLock::new();
+        SPEECH.get_or_init(Self::read_aloud).clone()
+    }
+
+    fn read_aloud() -> Self {
         let mut espeak = Command::new("espeak-ng");
         let spoken = espeak.args(["-s", "150", "--stdout"]).arg(TEXT.repeat(4)).output();
         let wave = spoken.expect("espeak-ng: see scripts/test-setup").stdout;
