@@ -36,7 +36,8 @@ impl Normalizer {
         dual_mono: bool,
     ) -> PyResult<Self> {
         let mode = find("mode", mode, &MODES)?;
-        let defaults = preset.parse::<NormalizerPreset>().map_err(|error| invalid(&error))?.settings();
+        let defaults =
+            preset.parse::<NormalizerPreset>().map_err(|error| invalid(&error))?.settings();
         let settings = Settings {
             target: target.map_or(defaults.target, Lufs::new),
             ceiling: ceiling.map_or(defaults.ceiling, Db::new),

@@ -53,7 +53,7 @@ fn files_state_their_origin_and_channel_layout() {
         ),
         ("opus:32k", 1, &["channels=1", "TAG:DATE=2026-11-22T10:15:01Z", "TAG:TITLE=Hall"]),
         (
-            "mp3:128k",
+            "mp3:128k,builtin",
             2,
             &[
                 "bit_rate=128000",
