@@ -90,8 +90,10 @@ fn ffmpeg(sound: &Sound, meter: &str) -> Measurement {
     let figure = |name: &str| last.get(&format!("lavfi.r128.{name}")).copied().unwrap_or(-70.0);
     let peaks = (0..sound.channels)
         .map(|channel| last.get(&format!("lavfi.r128.true_peaks_ch{channel}")).copied());
-    let peak = peaks.fold(Some(0.0), |max, peak| Some(f64::max(max?, peak?)));
-    let peak = 20.0 * peak.unwrap_or(f64::NAN).log10();
+    // Without the peak of a channel there is none of the whole.
+    let peaks: Option<Vec<f64>> = peaks.collect();
+    let peak = peaks.map_or(f64::NAN, |peaks| peaks.into_iter().fold(0.0, f64::max));
+    let peak = 20.0 * peak.log10();
     Measurement { integrated: figure("I"), range: figure("LRA"), peak, short_term, momentary }
 }
 
