@@ -408,7 +408,9 @@ impl Control {
     pub(crate) fn deliver(&self) -> usize {
         let mut rendered = 0;
         loop {
-            let turn = match self.lock().updates.len() {
+            // Not in the `match`, which would keep the lock while it waits for the other thread.
+            let queued = self.lock().updates.len();
+            let turn = match queued {
                 0 => break,
                 // The other thread is slower than the changes.
                 MAX_QUEUED.. => self.delivery.lock().unwrap_or_else(PoisonError::into_inner),
