@@ -17,7 +17,7 @@
 mod cut_times;
 mod plan;
 mod record_tap;
-mod stall;
+mod stall_silence;
 mod stalls;
 mod types;
 mod wall_clock;
