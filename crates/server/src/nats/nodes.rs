@@ -26,11 +26,14 @@ use super::link::{Link, is_connected};
 use super::origin::{client, next};
 use super::settings::SettingsLink;
 
+/// A request of the control plane for what is known of the other nodes.
+type ReportsRequest = oneshot::Sender<Vec<NodeReport>>;
+
 /// The control plane's end.
 struct NodeLink {
     state: ClusterState,
     is_connected: Arc<AtomicBool>,
-    commands: mpsc::Sender<oneshot::Sender<Vec<NodeReport>>>,
+    requests: mpsc::Sender<ReportsRequest>,
     settings: Option<SettingsLink>,
 }
 
@@ -44,7 +47,7 @@ impl ClusterLink for NodeLink {
 
     fn request_status(&self) -> Option<oneshot::Receiver<Vec<NodeReport>>> {
         let (sender, receiver) = oneshot::channel();
-        self.commands.try_send(sender).ok()?;
+        self.requests.try_send(sender).ok()?;
         Some(receiver)
     }
 
@@ -65,11 +68,13 @@ impl ClusterLink for NodeLink {
 pub(super) struct Nodes {
     state: ClusterState,
     is_connected: Arc<AtomicBool>,
-    commands: mpsc::Receiver<oneshot::Sender<Vec<NodeReport>>>,
-    requests: mpsc::Sender<StatusRequest>,
+    /// Requests of the control plane.
+    reports_requests: mpsc::Receiver<ReportsRequest>,
+    /// Requests to the control plane.
+    status_requests: mpsc::Sender<StatusRequest>,
     table: NodeTable,
     /// Requests of the control plane that wait for the end of the round.
-    waiting: Vec<oneshot::Sender<Vec<NodeReport>>>,
+    waiting: Vec<ReportsRequest>,
     /// This node's own document, and when it was requested.
     document: Option<(Instant, Arc<str>)>,
     /// The document that the control plane is rendering, and the requests that wait for it.
@@ -84,23 +89,23 @@ impl Nodes {
         settings: Option<SettingsLink>,
         counters: Arc<NatsCounters>,
     ) -> (Self, ClusterHandle) {
-        let (commands, receiver) = mpsc::channel(CLUSTER_QUEUE);
-        let (requests, control_requests) = mpsc::channel(CLUSTER_QUEUE);
+        let (requests, reports_requests) = mpsc::channel(CLUSTER_QUEUE);
+        let (status_requests, control_requests) = mpsc::channel(CLUSTER_QUEUE);
         let is_connected = Arc::<AtomicBool>::default();
         let [a, b, c, d, ..] = state.process.to_le_bytes();
         let nodes = Self {
             table: NodeTable::new(u32::from_le_bytes([a, b, c, d]), SystemClock::now()),
             state: state.clone(),
             is_connected: Arc::clone(&is_connected),
-            commands: receiver,
-            requests,
+            reports_requests,
+            status_requests,
             waiting: Vec::new(),
             document: None,
             rendering: None,
             asked: Vec::new(),
             counters,
         };
-        let link = Arc::new(NodeLink { state, is_connected, commands, settings });
+        let link = Arc::new(NodeLink { state, is_connected, requests, settings });
         (nodes, ClusterHandle { link, requests: control_requests })
     }
 
@@ -113,7 +118,7 @@ impl Nodes {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                command = self.commands.recv() => match command {
+                request = self.reports_requests.recv() => match request {
                     Some(answer) => self.request_reports(&client, answer),
                     None => return,
                 },
@@ -147,7 +152,7 @@ impl Nodes {
     }
 
     /// Answers with the reports of the next round, or at once where there is no connection.
-    fn request_reports(&mut self, client: &Client, answer: oneshot::Sender<Vec<NodeReport>>) {
+    fn request_reports(&mut self, client: &Client, answer: ReportsRequest) {
         if !is_connected(client) {
             // The asking task may have ended.
             answer.send(self.reports(false)).ok();
@@ -190,7 +195,7 @@ impl Nodes {
         let fresh = self.document.as_ref().filter(|(at, _)| now - *at < DOCUMENT_REUSE);
         let Some(document) = fresh.map(|(_, text)| Arc::clone(text)) else {
             let (sender, receiver) = oneshot::channel();
-            if self.requests.try_send(sender).is_ok() {
+            if self.status_requests.try_send(sender).is_ok() {
                 self.rendering = Some(receiver);
             } else {
                 let dropped = std::mem::take(&mut self.asked).len() as u64;
