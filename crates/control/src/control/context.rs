@@ -37,7 +37,8 @@ impl CallContext<'_> {
 
     /// The answer with the whole of `Server.GetStatus`, as it is now.
     pub(crate) fn server_status(&self) -> CallOutput {
-        let view = self.control.views().server(self.subjects);
+        let Subjects { clients, stations, .. } = &*self.subjects;
+        let view = self.control.views().server(clients, stations);
         CallOutput::view(move || to_json_text(&view))
     }
 

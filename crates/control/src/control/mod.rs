@@ -56,7 +56,6 @@ use crate::stations::added::StreamOrigin;
 use crate::stations::slot::ScriptEvent;
 use crate::views::Views;
 use crate::views::run_statistics::RunStatistics;
-use crate::views::status_json::ServerView;
 use state::Subjects;
 
 impl Control {
@@ -390,10 +389,7 @@ impl Control {
         stations: &Stations,
         act: impl FnOnce(&UpdateContext<'_>),
     ) {
-        let view = || {
-            let groups = clients.registry.table.views();
-            ServerView::new(&self.host, groups, stations.views(&*self.backend))
-        };
+        let view = || self.views().server(clients, stations);
         act(&UpdateContext {
             registry: &clients.registry,
             peers: &self.peers,

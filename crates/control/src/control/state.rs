@@ -28,7 +28,7 @@ use crate::listeners::Listeners;
 use crate::outside::Outside;
 use crate::peers::Peers;
 use crate::peers::long_calls::LongCalls;
-use crate::peers::updates::Updates;
+use crate::peers::updates::{Updates, lock_peers};
 use crate::relays::RelaySupervisor;
 use crate::stations::Stations;
 use crate::views::run_statistics::RunStatistics;
@@ -165,7 +165,7 @@ impl Control {
     }
 
     pub(crate) fn peers(&self) -> MutexGuard<'_, Peers> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_peers(&self.peers)
     }
 
     /// What every subject may use.

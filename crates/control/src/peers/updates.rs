@@ -118,7 +118,7 @@ impl Updates {
     /// Queues the full status for all controllers except `from`, followed by the held-back
     /// notifications. If memory is short, the status is sent to all of them later.
     fn push_status(&mut self, from: Option<PeerId>, context: &UpdateContext<'_>) {
-        let mut peers = lock(context.peers);
+        let mut peers = lock_peers(context.peers);
         if !peers.any_but(from) {
             self.pending = PendingUpdate::default();
             return;
@@ -161,7 +161,7 @@ impl Update {
     /// Renders the notification and sends it; returns its size in bytes, and whether it is the full
     /// status.
     pub(crate) fn send(self, peers: &Mutex<Peers>, counters: &Counters) -> (usize, bool) {
-        let live = lock(peers).live().clone();
+        let live = lock_peers(peers).live().clone();
         let (kind, text) = match self.content {
             UpdateContent::Status(view) => {
                 let text = Notification::of("Server.OnUpdate", &*view, &live);
@@ -172,7 +172,7 @@ impl Update {
             }
         };
         let (bytes, is_status) = (text.bytes(), kind == NotificationKind::WholeStatus);
-        let mut peers = lock(peers);
+        let mut peers = lock_peers(peers);
         if !is_status && let Err(cut) = peers.make_room() {
             counters.controllers_cut_memory.fetch_add(cut as u64, Ordering::Relaxed);
         }
@@ -184,16 +184,16 @@ impl Update {
 }
 
 /// A poisoned lock is taken all the same: each change is a single step.
-fn lock(peers: &Mutex<Peers>) -> MutexGuard<'_, Peers> {
+pub(crate) fn lock_peers(peers: &Mutex<Peers>) -> MutexGuard<'_, Peers> {
     peers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The kind of a notification, by its method.
+/// The kind of a notification that is not the full status, by its method.
 fn kind_of(method: &str) -> NotificationKind {
-    match method {
-        "Server.OnUpdate" => NotificationKind::WholeStatus,
-        ours if ours.starts_with("Aulos.") => NotificationKind::Other,
-        _ => NotificationKind::PartOfStatus,
+    if method.starts_with("Aulos.") {
+        NotificationKind::Other
+    } else {
+        NotificationKind::PartOfStatus
     }
 }
 

@@ -18,9 +18,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::backend::StationStatus;
+use crate::clients::Clients;
 use crate::cluster::node_document::NodeView;
 use crate::control::state::{Control, Subjects};
-use crate::stations::level_json;
+use crate::stations::{Stations, level_json};
 use icecast::IcecastView;
 use meter_feed::MeterSnapshot;
 use snapshot::{ClientSnapshot, ServerSnapshot, StationSnapshot, connected, unready_reasons};
@@ -32,8 +33,7 @@ pub struct Views<'a>(pub(crate) &'a Control);
 
 impl Views<'_> {
     /// The whole of `Server.GetStatus`.
-    pub(crate) fn server(self, subjects: &Subjects) -> ServerView {
-        let Subjects { clients, stations, .. } = subjects;
+    pub(crate) fn server(self, clients: &Clients, stations: &Stations) -> ServerView {
         let groups = clients.registry.table.views();
         ServerView::new(&self.0.host, groups, stations.views(&*self.0.backend))
     }
