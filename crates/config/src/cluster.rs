@@ -200,8 +200,7 @@ const MAX_SERVERS: usize = 16;
 mod tests {
     use super::*;
     use crate::keys::table_of;
-    use crate::source::SourceConfig;
-    use crate::source::schemes;
+    use crate::source::{self, SourceConfig};
     use crate::{parse_source, tree};
 
     /// The problems of a `cluster`, but for a build without NATS, or the validated table.
@@ -281,21 +280,21 @@ mod tests {
     fn a_source_has_a_station_and_perhaps_a_server() {
         let parse = |uri: &str| {
             let problems = Problems::default();
-            let parsed = schemes::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
+            let parsed = source::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
             match (parsed.map(|(sources, _)| sources), messages(problems)) {
                 (Some(sources), found) if found.is_empty() => Ok(sources),
                 (_, found) => Err(found),
             }
         };
-        let source = |uri: &str| match parse(uri).unwrap().pop() {
+        let nats = |uri: &str| match parse(uri).unwrap().pop() {
             Some(SourceConfig::Nats(source)) => source,
             other => panic!("{other:?}"),
         };
-        let own = source("nats:///Radio%201");
+        let own = nats("nats:///Radio%201");
         assert_eq!((own.server, own.site, own.station.as_str()), (None, None, "Radio 1"));
-        assert!(!own.pass && source("nats:///a?pass=true").pass);
-        assert_eq!(source("nats:///a?latency=-2.25").latency, Span::from_micros(-2_250));
-        let other = source("nats://b:9/radio?site=home&tls=true");
+        assert!(!own.pass && nats("nats:///a?pass=true").pass);
+        assert_eq!(nats("nats:///a?latency=-2.25").latency, Span::from_micros(-2_250));
+        let other = nats("nats://b:9/radio?site=home&tls=true");
         let server = other.server.unwrap();
         assert_eq!((server.address.to_string().as_str(), server.tls), ("b:9", true));
         assert_eq!((other.site.as_deref(), other.station.as_str()), (Some("home"), "radio"));

@@ -25,7 +25,7 @@ mod resolve;
 mod security;
 mod settings;
 pub mod snapserver;
-mod source;
+pub mod source;
 mod station;
 #[cfg(test)]
 mod tests;
@@ -48,12 +48,8 @@ pub use settings::{
     ClientSettings, HistorySettings, HttpSettings, ListenEndpoints, ListenerAuth, MdnsSettings,
     MetricsSettings, ResolvedConfig, StreamSettings, WrittenConfig,
 };
-pub use source::meta::meta_loop;
-pub use source::mounts::OPEN_MOUNT_HINT;
-pub use source::{
-    CaptureApi, Mount, NatsSource, ReceptionSettings, RtpSource, SnapcastSource, SourceConfig,
-    TitleFifo, TitleFormat,
-};
+pub use source::check::{OPEN_MOUNT_HINT, meta_loop};
+pub use source::{Mount, SourceConfig, TitleFifo, TitleFormat};
 pub use station::fallback::{SilenceSettings, SwitchSettings};
 pub use station::push::PushSettings;
 pub use station::record::{RecorderSettings, rotation_for};
@@ -123,19 +119,13 @@ fn load_and(
 /// All problems, at least one.
 pub fn parse_source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     let problems = Problems::default();
-    let parsed = source::schemes::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
-    let needs_server = match parsed.as_ref().and_then(|(sources, _)| sources.first()) {
-        Some(SourceConfig::Station { .. }) => Some("use the source of that station"),
-        Some(
-            SourceConfig::Snapcast(_)
-            | SourceConfig::Nats(_)
-            | SourceConfig::Icecast(_)
-            | SourceConfig::Rtp(_)
-            | SourceConfig::Sdp { .. },
-        ) => Some("let a station play it, and use http://HOST:1780/listen/STATION.wav"),
-        _ => None,
-    };
-    if let Some(hint) = needs_server {
+    let parsed = source::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
+    let first = parsed.as_ref().and_then(|(sources, _)| sources.first());
+    if let Some(source) = first.filter(|source| source.needs_server()) {
+        let hint = match source.station() {
+            Some(_) => "use the source of that station",
+            None => "let a station play it, and use http://HOST:1780/listen/STATION.wav",
+        };
         let scheme = uri.split(':').next().unwrap_or_default();
         let message = format!("`{scheme}:` requires a running server");
         problems.add_with_hint(ConfigLocation::Default, message, hint);

@@ -7,14 +7,11 @@
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use aulos_io::feed::FifoMode;
-
 use crate::env::Environment;
 use crate::model::{Config, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
 use crate::program::{ProgramState, find_program};
-use crate::source::SourceConfig;
-use crate::source::schemes;
+use crate::source::{self, LocalPath};
 
 /// Adds a warning for everything that is missing.
 pub(crate) fn check(config: &Config, env: &Environment, problems: &Problems) {
@@ -43,9 +40,11 @@ impl Search<'_> {
     fn station(&self, station: &StationConfig, plugin_dir: &Path) {
         for entry in &station.sources {
             // Wrong URIs have been reported.
-            let parsed = schemes::parse(&entry.uri, &Problems::default());
+            let parsed = source::parse(&entry.uri, &Problems::default());
             for source in parsed.into_iter().flat_map(|(sources, _)| sources) {
-                self.source(&source, entry.uri.at);
+                if let Some(path) = source.local_path() {
+                    self.path(path, entry.uri.at);
+                }
             }
         }
         if let Some(script) = station.plugin.as_ref().and_then(|plugin| plugin.script.as_ref()) {
@@ -53,21 +52,18 @@ impl Search<'_> {
         }
     }
 
-    fn source(&self, source: &SourceConfig, at: ConfigLocation) {
-        match source {
-            SourceConfig::Pipe { path, mode: FifoMode::Create(_), .. } => {
+    fn path(&self, path: LocalPath<'_>, at: ConfigLocation) {
+        match path {
+            LocalPath::NewFifo(path) => {
                 self.folder(path.parent().unwrap_or(path), at);
                 self.fifo(path, at);
             }
-            SourceConfig::Pipe { path, mode: FifoMode::Read, .. } => {
+            LocalPath::Fifo(path) => {
                 self.file(path, at, &format!("create it with mkfifo {}", path.display()));
                 self.fifo(path, at);
             }
-            SourceConfig::File { path, .. } | SourceConfig::Sdp { path, .. } => {
-                self.sound_file(path, at);
-            }
-            SourceConfig::Process { path, .. } => self.program(path, at),
-            _ => {}
+            LocalPath::File(path) => self.sound_file(path, at),
+            LocalPath::Program(path) => self.program(path, at),
         }
     }
 

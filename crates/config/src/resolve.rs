@@ -16,8 +16,8 @@ use crate::settings::{
     ClientSettings, HistorySettings, HttpSettings, ListenEndpoints, ListenerAuth, MdnsSettings,
     MetricsSettings, ResolvedConfig, StreamSettings,
 };
-use crate::source::schemes::{RemoteUse, Scheme};
-use crate::source::{exclusive, meta, mounts};
+use crate::source::check;
+use crate::source::{RemoteUse, Scheme};
 use crate::station::Station;
 use crate::station::output::StationOutput;
 use crate::station::{push, record, rtp};
@@ -49,7 +49,7 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
     let listen = listen(&config.listen, problems);
     let stations = stations(config, env, problems);
     check_published(config, &stations, problems);
-    exclusive::check(config, &stations, &listen, problems);
+    check::check_exclusive(config, &stations, &listen, problems);
     let mut resolved = ResolvedConfig {
         listen,
         http: http(&config.http, problems),
@@ -81,8 +81,9 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
 fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Station> {
     let mut all: Vec<Station> =
         config.station.iter().map(|config| station::resolve(config, problems)).collect();
-    meta::check(&config.station, &all, problems);
-    mounts::complete(config, &mut all, env, problems);
+    check::check_loops(&config.station, &all, problems);
+    check::set_passwords(config, &mut all, env, problems);
+    check::check_mounts(config, &all, problems);
     let (mut pushed, mut sent, mut recorders) = (HashMap::new(), HashMap::new(), Vec::new());
     for (config, station) in config.station.iter().zip(&mut all) {
         let output = StationOutput {

@@ -10,7 +10,6 @@ use crate::hooks::{Hook, Webhook};
 use crate::names::Endpoint;
 use crate::relay::RelaySettings;
 use crate::security::SecuritySettings;
-use crate::source::SourceConfig;
 use crate::station::Station;
 
 /// A validated configuration, in the order of the file.
@@ -64,7 +63,7 @@ impl ResolvedConfig {
     pub fn set_state_dir(&mut self, dir: PathBuf) {
         for station in &mut self.stations {
             for source in &mut station.sources {
-                if let SourceConfig::Process { titles: Some(titles), .. } = &mut source.config {
+                if let Some(titles) = source.config.titles_mut() {
                     // Station names have no slash, so the file lies in the directory and is unique.
                     titles.fifo = dir.join(format!("titles.{}.{}", station.name, source.name));
                 }

@@ -510,7 +510,8 @@ const UNSUPPORTED_KEYS: [(&str, &str); 20] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CaptureApi, ConfigFile, Environment, ResolvedConfig, SourceConfig, load};
+    use crate::source::{CaptureApi, CaptureSource};
+    use crate::{ConfigFile, Environment, ResolvedConfig, SourceConfig, load};
 
     fn converted(text: &str) -> (ConversionResult, ResolvedConfig) {
         let (ini, odd) = IniFile::parse(text);
@@ -736,7 +737,7 @@ mod tests {
         let (out, resolved) = converted(
             "[stream]\nsource = alsa:///?name=line&device=hw:1,0&sampleformat=44100:24:2\n",
         );
-        let SourceConfig::Capture { api: CaptureApi::Alsa, device, spec } =
+        let SourceConfig::Capture(CaptureSource { api: CaptureApi::Alsa, device, spec }) =
             &resolved.stations[0].sources[0].config
         else {
             panic!("{}", out.toml)

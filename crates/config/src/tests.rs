@@ -13,6 +13,7 @@ mod sources;
 use proptest::prelude::*;
 
 use super::*;
+use crate::source::{GeneratedSource, HttpSource, PipeSource, PlayedStation};
 use aulos_core::{Codec, Db, SampleSpec, Span};
 use aulos_dsp::normalize::LookAhead;
 use aulos_engine::generate::Generator;
@@ -31,16 +32,16 @@ fn env() -> Environment {
     }
 }
 
-fn load_text(text: &str, sets: &[&str]) -> Result<ResolvedConfig, ConfigError> {
+pub(crate) fn load_text(text: &str, sets: &[&str]) -> Result<ResolvedConfig, ConfigError> {
     let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
     load(Some(ConfigFile { name: "aulos.toml", text }), &sets, &env())
 }
 
-fn first_problem(text: &str, sets: &[&str]) -> String {
+pub(crate) fn first_problem(text: &str, sets: &[&str]) -> String {
     load_text(text, sets).unwrap_err().to_string()
 }
 
-fn station(keys: &str) -> String {
+pub(crate) fn station(keys: &str) -> String {
     format!("[[station]]\nname = \"a\"\n{keys}\n")
 }
 
@@ -66,15 +67,15 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
     assert_eq!((station.sources[0].timeout_ms, station.sources[0].input_buffer_ms), (300, 400));
     assert_eq!(
         station.sources[0].config,
-        SourceConfig::Pipe {
+        SourceConfig::Pipe(PipeSource {
             path: "/run/user/1000/aulos.fifo".into(),
             mode: FifoMode::Create(FifoAccess::default()),
             spec: SampleSpec::DEFAULT
-        }
+        })
     );
     assert_eq!(
         station.sources[1].config,
-        SourceConfig::Generated { generator: Generator::Demo, spec: SampleSpec::DEFAULT }
+        GeneratedSource { generator: Generator::Demo, spec: SampleSpec::DEFAULT }.into()
     );
 }
 
@@ -101,8 +102,8 @@ fn without_a_runtime_dir_the_fifo_carries_the_users_number() {
     assert_eq!(env.fifo().to_str(), Some("/tmp/aulos-1000.fifo"));
     let odd = Environment { runtime_dir: Some("/run/a b?c#d%".into()), ..env };
     let resolved = load(None, &[], &odd).unwrap();
-    let SourceConfig::Pipe { path, .. } = &resolved.stations[0].sources[0].config else { panic!() };
-    assert_eq!(path.to_str(), Some("/run/a b?c#d%/aulos.fifo"));
+    let SourceConfig::Pipe(pipe) = &resolved.stations[0].sources[0].config else { panic!() };
+    assert_eq!(pipe.path.to_str(), Some("/run/a b?c#d%/aulos.fifo"));
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn what_happens_when_a_source_fails_can_be_said() {
     let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
     let station = &resolved.stations[0];
     assert_eq!((station.switch.failback, station.switch.immediate), (FailbackMode::Manual, false));
-    assert!(matches!(station.last_resort, Some(SourceConfig::File { .. })));
+    assert!(matches!(station.last_resort, Some(SourceConfig::File(_))));
     let standby: Vec<Standby> = station.sources.iter().map(|source| source.standby).collect();
     assert_eq!(standby[..3], [Standby::Hot, Standby::Cold, Standby::Warm]);
     let buffers: Vec<u32> = station.sources.iter().map(|source| source.input_buffer_ms).collect();
@@ -312,7 +313,7 @@ fn titles_have_a_charset_that_a_radio_or_a_mount_may_name() {
     let charset = |source: &str| {
         let resolved = load_text(&station(source), &[]).unwrap();
         match &resolved.stations[0].sources[0].config {
-            SourceConfig::Http { charset, .. } => *charset,
+            SourceConfig::Http(radio) => radio.charset,
             SourceConfig::Icecast(mount) => mount.charset,
             other => panic!("{other:?}"),
         }
@@ -342,10 +343,10 @@ fn an_address_of_web_radio_is_taken_as_it_is_and_its_password_is_not_shown() {
         (&plain.name[..], &plain.uri[..]),
         ("Two", "http://radio.example/live?q=1&name=Two")
     );
-    let SourceConfig::Http { url, .. } = &plain.config else { panic!() };
+    let SourceConfig::Http(HttpSource { url, .. }) = &plain.config else { panic!() };
     assert_eq!(url.target, "/live?q=1&name=Two", "the query is the server's");
     assert_eq!(secret.uri, "https://radio.example:8443/x");
-    let SourceConfig::Http { url, .. } = &secret.config else { panic!() };
+    let SourceConfig::Http(HttpSource { url, .. }) = &secret.config else { panic!() };
     assert_eq!(url.user.as_deref(), Some("dj:secret"));
     let wrong = "[[station]]\nname = \"a\"\nsources = [\"http://\"]\n";
     let problem = first_problem(wrong, &[]);
@@ -432,7 +433,7 @@ fn a_station_may_play_others_but_not_itself() {
     let sources: Vec<_> = resolved.stations[0].sources.iter().collect();
     let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
     assert_eq!(names, ["a", "two words", "demo"]);
-    let played = SourceConfig::Station { name: "two words".to_owned() };
+    let played = PlayedStation { name: "two words".to_owned() }.into();
     assert_eq!((&sources[1].config, &resolved.stations[1].sources[0].config), (&played, &played));
 
     let ring = station("a", "\"meta:///b\"")

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use aulos_config::{CaptureApi, SourceConfig, TitleFifo, TitleFormat};
+use aulos_config::source::{CaptureApi, ProcessSource, TcpMode};
+use aulos_config::{SourceConfig, TitleFifo, TitleFormat};
 use aulos_io::feed::{
-    ByteFeed, Feeder, FifoCounters, FifoFeeder, LogLine, ProcessConfig, ProcessFeeder,
-    SnapcastCounters, StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
+    ByteFeed, Feeder, FifoCounters, FifoFeeder, LogLine, ProcessConfig, ProcessFeeder, StdinFeeder,
+    TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
 use aulos_player::CaptureConfig;
 
@@ -23,8 +24,6 @@ pub struct FeederCounters {
     pub refused: Arc<AtomicU64>,
     /// How often devices have lost samples that were not read in time.
     pub overruns: Arc<AtomicU64>,
-    /// What happened to the chunks of other Snapcast servers.
-    pub snapcast: Arc<SnapcastCounters>,
 }
 
 /// The feeder of a source into `feed`, which has the spec that a device is asked for; `None` for a
@@ -36,29 +35,30 @@ pub fn make_feeder(
     counters: &FeederCounters,
 ) -> Option<Box<dyn Feeder>> {
     Some(match source {
-        SourceConfig::Stdin { .. } => Box::new(StdinFeeder::new(feed)),
-        SourceConfig::Pipe { path, mode, .. } => {
+        SourceConfig::Stdin(_) => Box::new(StdinFeeder::new(feed)),
+        SourceConfig::Pipe(pipe) => {
             let fifos = Arc::clone(&counters.fifos);
-            Box::new(FifoFeeder::new(path.clone(), *mode, feed).with_counters(fifos))
+            Box::new(FifoFeeder::new(pipe.path.clone(), pipe.mode, feed).with_counters(fifos))
         }
-        SourceConfig::Process { path, params, log_stderr, timeout, titles, .. } => {
-            let process = process_config(path, params, *log_stderr, titles.as_ref());
-            Box::new(ProcessFeeder::new(process, *timeout, feed))
+        SourceConfig::Process(process) => {
+            Box::new(ProcessFeeder::new(process_config(process), process.timeout, feed))
         }
-        SourceConfig::TcpServer { address, timeout, .. } => {
-            let refused = Arc::clone(&counters.refused);
-            let server = TcpServerFeeder::new(address.to_string(), *timeout, feed);
-            Box::new(server.with_refusal_counter(refused))
+        SourceConfig::Tcp(tcp) => {
+            let (address, timeout) = (tcp.address.to_string(), tcp.timeout);
+            match tcp.mode {
+                TcpMode::Client => Box::new(TcpClientFeeder::new(address, timeout, feed)),
+                TcpMode::Server => {
+                    let server = TcpServerFeeder::new(address, timeout, feed);
+                    Box::new(server.with_refusal_counter(Arc::clone(&counters.refused)))
+                }
+            }
         }
-        SourceConfig::TcpClient { address, timeout, .. } => {
-            Box::new(TcpClientFeeder::new(address.to_string(), *timeout, feed))
-        }
-        SourceConfig::Capture { api, device, .. } => {
-            let api = match api {
+        SourceConfig::Capture(capture) => {
+            let api = match capture.api {
                 CaptureApi::Pulse => aulos_player::CaptureBackend::Pulse,
                 CaptureApi::Alsa => aulos_player::CaptureBackend::Alsa,
             };
-            let config = CaptureConfig { api, device: device.clone(), spec: feed.spec() };
+            let config = CaptureConfig { api, device: capture.device.clone(), spec: feed.spec() };
             Box::new(CaptureFeeder::new(config, feed, Arc::clone(&counters.overruns)))
         }
         _ => return None,
@@ -69,19 +69,14 @@ fn log_line(program: &Path, line: &str) {
     tracing::info!(target: "source", program = %program.display(), "{line}");
 }
 
-fn process_config(
-    path: &Path,
-    params: &str,
-    log_stderr: bool,
-    titles: Option<&TitleFifo>,
-) -> ProcessConfig {
+fn process_config(source: &ProcessSource) -> ProcessConfig {
     let mut process = ProcessConfig {
-        program: path.to_path_buf(),
-        arguments: split_arguments(params),
-        log_line: log_stderr.then_some(log_line as LogLine),
+        program: source.path.clone(),
+        arguments: split_arguments(&source.params),
+        log_line: source.log_stderr.then_some(log_line as LogLine),
         log_to: None,
     };
-    match titles {
+    match &source.titles {
         // Empty while the source does not belong to a station.
         Some(TitleFifo { fifo, .. }) if fifo.as_os_str().is_empty() => {}
         Some(TitleFifo { kind: TitleFormat::Librespot, fifo }) => {

@@ -2,7 +2,6 @@
 
 mod output;
 
-use aulos_config::SourceConfig;
 use aulos_engine::loudness::Loudness;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
@@ -44,7 +43,7 @@ dash in text.";
 
 pub(super) fn run(args: &MeterArgs, quiet: bool) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
-    if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
+    if args.no_pace && !config.ends() {
         let message = "--no-pace needs a file source without `repeat`: other sources have a pace \
                        of their own or no end";
         return Err(Failure::new(Exit::Usage, message));

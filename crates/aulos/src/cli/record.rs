@@ -8,7 +8,6 @@ mod recorder;
 use std::io::{self, BufRead, IsTerminal};
 use std::time::Duration;
 
-use aulos_config::SourceConfig;
 use aulos_core::MediaTime;
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::{CommandTime, RecorderCommand, RecordingState};
@@ -45,7 +44,7 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn run(args: &RecordArgs, quiet: bool, color: ColorMode) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
-    if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
+    if args.no_pace && !config.ends() {
         let message = "--no-pace needs a file source without `repeat`: other sources have a pace \
                        of their own or no end";
         return Err(Failure::new(Exit::Usage, message));

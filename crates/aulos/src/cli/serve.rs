@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use aulos_config::source::PipeSource;
 use aulos_config::{ResolvedConfig, SourceConfig};
 use aulos_control::access::Role;
 use aulos_io::udp::source_address_for;
@@ -210,7 +211,7 @@ const REMOTE_ADDRESSES: [IpAddr; 2] = [
 /// An ffmpeg command for a FIFO or a mount. FFmpeg has no name for 24 bit in 32.
 fn example_command(source: &SourceConfig) -> Option<String> {
     use aulos_core::SampleFormat as F;
-    if let SourceConfig::Icecast(mount) = source {
+    if let Some(mount) = source.mount() {
         let password = if mount.password.is_some() { "PASSWORD" } else { "any" };
         let (user, path) = (percent_encode(&mount.user), percent_encode(&mount.path));
         let mut address = mount.address.clone();
@@ -222,7 +223,7 @@ fn example_command(source: &SourceConfig) -> Option<String> {
              icecast://{user}:{password}@{address}{path}"
         ));
     }
-    let SourceConfig::Pipe { path, spec, .. } = source else { return None };
+    let SourceConfig::Pipe(PipeSource { path, spec, .. }) = source else { return None };
     let format = match spec.format {
         F::U8 => "u8",
         F::S8 => "s8",

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::keys::{Key, KeyTable as _, Table, ValueKind};
 use crate::model::Config;
 use crate::problem::quoted_list;
-use crate::source::schemes::{RemoteUse, SCHEMES, Scheme};
+use crate::source::{RemoteUse, SCHEMES, Scheme};
 
 /// The reference of the configuration as Markdown.
 #[must_use]
@@ -280,11 +280,7 @@ mod tests {
             assert!(scheme.doc.ends_with('.'), "{}", scheme.name);
             let problems = crate::problem::Problems::default();
             let example = crate::ConfigValue::default_value(scheme.example.to_owned());
-            assert!(
-                crate::source::schemes::parse(&example, &problems).is_some(),
-                "{}",
-                scheme.example
-            );
+            assert!(crate::source::parse(&example, &problems).is_some(), "{}", scheme.example);
             assert_eq!(problems.into_errors(), [], "{}", scheme.example);
         }
     }

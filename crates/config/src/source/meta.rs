@@ -1,57 +1,37 @@
-//! Checks `meta:` sources: the stations must exist, and none may play itself.
+//! The programmes of other stations: `meta:`.
 
-use crate::keys::hint_for;
-use crate::model::StationConfig;
-use crate::problem::Problems;
-use crate::source::SourceConfig;
-use crate::station::Station;
+use crate::source::kind::SourceKind;
+use crate::source::query::{NoParams, Parsed, Query};
 
-/// Reports unknown stations and loops.
-pub(crate) fn check(configs: &[StationConfig], all: &[Station], problems: &Problems) {
-    for (config, station) in configs.iter().zip(all) {
-        for source in &station.sources {
-            let SourceConfig::Station { name } = &source.config else { continue };
-            let entry = config.sources.iter().find(|entry| entry.uri.value == source.uri);
-            let at = entry.map_or(config.at, |entry| entry.uri.at);
-            if all.iter().all(|other| other.name != *name) {
-                let names: Vec<&str> = all.iter().map(|other| other.name.as_str()).collect();
-                problems.add_with_hint(
-                    at,
-                    format!("unknown station `{name}`"),
-                    hint_for(name, &names),
-                );
-            } else if let Some(path) = meta_loop(all, name, &station.name) {
-                let message = format!("`{}` plays itself: it plays {path}", station.name);
-                problems.add_with_hint(at, message, "remove one of these sources");
-            }
-        }
+/// The programme of another station, before announcements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlayedStation {
+    /// Its name.
+    pub name: String,
+}
+
+impl SourceKind for PlayedStation {
+    fn scheme(&self) -> &'static str {
+        "meta"
+    }
+
+    fn station(&self) -> Option<&str> {
+        Some(&self.name)
     }
 }
 
-/// The path by which `from` plays `to`, if there is one: "`a`, which plays `b`".
-pub fn meta_loop<'a>(
-    stations: impl IntoIterator<Item = &'a Station>,
-    from: &str,
-    to: &str,
-) -> Option<String> {
-    let stations: Vec<&Station> = stations.into_iter().collect();
-    // Each station is visited once, so the search ends in loops too.
-    let mut seen: Vec<&str> = vec![];
-    let mut paths = vec![(from, format!("`{from}`"))];
-    while let Some((name, path)) = paths.pop() {
-        if name == to {
-            return Some(path);
-        }
-        let Some(station) = stations.iter().find(|station| station.name == name) else { continue };
-        if seen.contains(&&*station.name) {
-            continue;
-        }
-        seen.push(&station.name);
-        for source in &station.sources {
-            if let SourceConfig::Station { name } = &source.config {
-                paths.push((name, format!("{path}, which plays `{name}`")));
-            }
-        }
+/// The stations of `meta:///a/b`, in order of priority. As in snapserver, empty parts are skipped,
+/// and a name in place of the host counts.
+pub(crate) fn parse(query: &Query<'_>) -> Parsed<PlayedStation> {
+    let NoParams { .. } = query.params();
+    let host = query.uri.authority();
+    let names = std::iter::once(host.as_str()).chain(query.uri.path.split('/'));
+    let names = names.map(str::trim).filter(|name| !name.is_empty());
+    let stations: Vec<PlayedStation> =
+        names.map(|name| PlayedStation { name: name.to_owned() }).collect();
+    if stations.is_empty() {
+        let hint = "the names of stations in order of priority, as in meta:///kitchen/radio";
+        return query.refuse(format!("\"{}\" names no station", query.uri.raw), hint);
     }
-    None
+    Some(stations)
 }

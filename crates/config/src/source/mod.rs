@@ -1,334 +1,286 @@
 //! Sources as values: what a source URI means.
+//!
+//! A scheme is a module with its parameters, its settings, a parser and the answers to
+//! [`SourceKind`], and two lines here: its settings in [`SourceConfig`] and a row of [`SCHEMES`].
 
-pub(crate) mod capture_device;
+mod capture;
+pub(crate) mod check;
 pub(crate) mod data_timeout;
-pub(crate) mod exclusive;
-pub(crate) mod meta;
-pub(crate) mod mounts;
+mod file;
+mod generated;
+mod http;
+mod icecast;
+mod kind;
+mod meta;
+mod nats;
+mod pipe;
+mod players;
+mod process;
 pub(crate) mod query;
-pub(crate) mod schemes;
-pub(crate) mod uri;
+pub(crate) mod rtp;
+mod snapcast;
+mod tcp;
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use core::ops::{Deref, DerefMut};
 
-use aulos_core::{SampleSpec, Span};
-use aulos_engine::generate::Generator;
-use aulos_io::SourcePath;
-use aulos_io::feed::FifoMode;
-use aulos_proto::http::HttpUrl;
-use aulos_proto::titles::TitleCharset;
-use aulos_session::rtp::PlayoutDelay;
-use aulos_session::rtp::RtpPayloadFormat;
+use aulos_proto::uri::{Uri, UriError};
 
-use crate::cluster::NatsServer;
-use crate::names::Endpoint;
-use crate::security::secrets::RedactedDebug;
-use crate::security::users::SecretDigest;
+pub use capture::{CaptureApi, CaptureSource};
+pub use file::PlayedFile;
+pub use generated::GeneratedSource;
+pub use http::HttpSource;
+pub use kind::{LocalPath, Mount, PasswordSlot, SourceKind, TitleFifo, TitleFormat};
+pub use meta::PlayedStation;
+pub use nats::NatsSource;
+pub use pipe::{PipeSource, StdinSource};
+pub use process::ProcessSource;
+pub use rtp::{ReceptionSettings, RtpSource, SdpSource};
+pub use snapcast::SnapcastSource;
+pub use tcp::{TcpMode, TcpSource};
 
-/// A parsed source. For raw sources, the spec is that of the incoming samples.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SourceConfig {
-    /// Generated sound: the demo programme, a tone.
-    Generated {
-        /// The sound.
-        generator: Generator,
-        /// The generated spec.
-        spec: SampleSpec,
-    },
-    /// Raw samples from standard input.
-    Stdin {
-        /// The incoming spec.
-        spec: SampleSpec,
-    },
-    /// Raw samples from a FIFO.
-    Pipe {
-        /// The path.
-        path: SourcePath,
-        /// Whether the FIFO is created, and for whom.
-        mode: FifoMode,
-        /// The incoming spec.
-        spec: SampleSpec,
-    },
-    /// A file.
-    File {
-        /// The path.
-        path: SourcePath,
-        /// Whether it is played in a loop.
-        repeat: bool,
-        /// The spec of raw samples; none for a file with a header.
-        spec: Option<SampleSpec>,
-    },
-    /// Raw samples from the standard output of a child process.
-    Process {
-        /// The program.
-        path: PathBuf,
-        /// Its arguments in one string, as written.
-        params: String,
-        /// The incoming spec.
-        spec: SampleSpec,
-        /// Whether its standard error is logged.
-        log_stderr: bool,
-        /// Time without a sample after which it is started again.
-        timeout: Option<Span>,
-        /// The FIFO for its titles.
-        titles: Option<TitleFifo>,
-    },
-    /// Web radio, or a file on a web server.
-    Http {
-        /// The URL.
-        url: HttpUrl,
-        /// The charset of titles that are not UTF-8.
-        charset: TitleCharset,
-    },
-    /// The programme of another station, before announcements.
-    Station {
-        /// Its name.
-        name: String,
-    },
-    /// Raw samples from a TCP client.
-    TcpServer {
-        /// The address to listen on.
-        address: Endpoint,
-        /// The incoming spec.
-        spec: SampleSpec,
-        /// Time without a sample after which the connection is closed.
-        timeout: Option<Span>,
-    },
-    /// Raw samples from a TCP server.
-    TcpClient {
-        /// The address to connect to; the port is never 0.
-        address: Endpoint,
-        /// The incoming spec.
-        spec: SampleSpec,
-        /// Time without a sample after which the connection is closed.
-        timeout: Option<Span>,
-    },
-    /// Samples from a device of this machine.
-    Capture {
-        /// How it is reached.
-        api: CaptureApi,
-        /// Its name; none for the default device.
-        device: Option<String>,
-        /// The spec that is asked for; none for the station's.
-        spec: Option<SampleSpec>,
-    },
-    /// A stream of another Snapcast server.
-    Snapcast(SnapcastSource),
-    /// A station that another server publishes through NATS.
-    Nats(NatsSource),
-    /// A live source on a mount.
-    Icecast(Mount),
-    /// RTP packets.
-    Rtp(RtpSource),
-    /// RTP packets according to an SDP file.
-    Sdp {
-        /// The path of the SDP file.
-        path: SourcePath,
-        /// Reception settings.
-        reception: ReceptionSettings,
-    },
-}
+use crate::keys::{KeyTable, Table, hint_for};
+use crate::problem::{ConfigValue, Problems};
+use crate::source::query::{NoParams, Query, SampleParams};
 
-/// Interfaces to devices that record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CaptureApi {
-    /// PulseAudio or PipeWire.
-    Pulse,
-    /// ALSA.
-    Alsa,
-}
-
-/// The FIFO through which a player reports its titles.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TitleFifo {
-    /// The format of the data.
-    pub kind: TitleFormat,
-    /// The path; empty until the source belongs to a station.
-    pub fifo: PathBuf,
-}
-
-/// Formats of title reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TitleFormat {
-    /// librespot's log.
-    Librespot,
-    /// shairport-sync's metadata pipe.
-    Airplay,
-}
-
-/// Another Snapcast server, and this client of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapcastSource {
-    /// The address to connect to; the port is never 0.
-    pub address: Endpoint,
-    /// Whether the connection uses TLS.
-    pub tls: bool,
-    /// The id there; by default made of this host's name and the station's.
-    pub id: Option<String>,
-    /// The name of this host there; by default its own.
-    pub host_name: Option<String>,
-    /// How much earlier than the server's loudspeakers it plays.
-    pub latency: Span,
-    /// Whether its chunks are passed to the station's clients as they are.
-    pub pass: bool,
-    /// The user to log in as.
-    pub user: Option<String>,
-    /// The user's password.
-    pub password: RedactedDebug<Option<String>>,
-}
-
-/// A station that another server publishes through NATS.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NatsSource {
-    /// The server; none means those of `cluster`.
-    pub server: Option<NatsServer>,
-    /// The site; none means that of `cluster`.
-    pub site: Option<String>,
-    /// The name of the station there.
-    pub station: String,
-    /// How much earlier than at the origin it plays; negative for later.
-    pub latency: Span,
-    /// Whether its chunks are passed to the station's clients as they are.
-    pub pass: bool,
-}
-
-/// A mount for one live source at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// The address to listen on; several mounts may share it.
-    pub address: Endpoint,
-    /// The path with its leading slash.
-    pub path: String,
-    /// The user name of the live source.
-    pub user: String,
-    /// The password; none means no authentication.
-    pub password: Option<SecretDigest>,
-    /// Whether the next port is open as well, for streams of Shoutcast programs.
-    pub shoutcast: bool,
-    /// The charset of titles that name none and are not UTF-8.
-    pub charset: TitleCharset,
-}
-
-impl Mount {
-    /// Whether other machines can use it without a password.
-    #[must_use]
-    pub fn is_open_to_network(&self) -> bool {
-        self.password.is_none() && !is_loopback(&self.address.host)
-    }
-
-    /// Whether both are the same mount.
-    #[must_use]
-    pub fn is_same_mount(&self, other: &Self) -> bool {
-        self.address == other.address && self.path == other.path
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback())
-}
-
-/// An RTP source: address and encoding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RtpSource {
-    /// A local address or a multicast group.
-    pub address: SocketAddr,
-    /// The incoming encoding.
-    pub media: RtpPayloadFormat,
-    /// Channels of decoded Opus.
-    pub opus_channels: u8,
-    /// The payload type of redundant packets (RED).
-    pub red: Option<u8>,
-    /// Reception settings.
-    pub reception: ReceptionSettings,
-}
-
-/// Reception settings that do not depend on the encoding.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReceptionSettings {
-    /// The network interface for a multicast group, by name or address.
-    pub interface: Option<String>,
-    /// How long to wait for a packet that others have overtaken; by default as long as the source's
-    /// buffer allows.
-    pub jitter: Option<Span>,
-    /// Playout delay after the fastest packets; by default packets go to the input as soon as they
-    /// are in order.
-    pub delay: Option<PlayoutDelay>,
-    /// Accepted senders; empty means all.
-    pub senders: Vec<IpAddr>,
-}
-
-impl SourceConfig {
-    /// Restricts the source to paths below these directories.
-    pub fn confine(&mut self, roots: &[PathBuf]) {
-        if let Self::File { path, .. } | Self::Pipe { path, .. } | Self::Sdp { path, .. } = self {
-            *path = path.clone().confined_to(roots);
+/// A row is the meaning and the name of a variant, with the settings of its module.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident($settings:ty);)*) => {
+        /// A parsed source. It answers the questions of [`SourceKind`].
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum SourceConfig {
+            $($(#[doc = $doc])+ $kind($settings),)*
         }
-    }
 
-    /// The scheme of its URI.
-    #[must_use]
-    pub const fn scheme(&self) -> &'static str {
-        match self {
-            Self::Generated { generator, .. } => generator.scheme(),
-            Self::Stdin { .. } => "stdin",
-            Self::Pipe { .. } => "pipe",
-            Self::File { .. } => "file",
-            Self::Process { .. } => "process",
-            Self::Http { url, .. } => {
-                if url.secure {
-                    "https"
-                } else {
-                    "http"
+        impl Deref for SourceConfig {
+            type Target = dyn SourceKind;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$kind(settings) => settings,)*
                 }
             }
-            Self::Station { .. } => "meta",
-            Self::TcpServer { .. } | Self::TcpClient { .. } => "tcp",
-            Self::Capture { api: CaptureApi::Pulse, .. } => "pulse",
-            Self::Capture { api: CaptureApi::Alsa, .. } => "alsa",
-            Self::Snapcast(_) => "snapcast",
-            Self::Nats(_) => "nats",
-            Self::Icecast(_) => "icecast",
-            Self::Rtp(_) => "rtp",
-            Self::Sdp { .. } => "sdp",
         }
-    }
 
-    /// Whether it delivers on demand, without a pace of its own.
-    #[must_use]
-    pub const fn is_on_demand(&self) -> bool {
-        matches!(self, Self::Generated { .. } | Self::File { .. })
-    }
-
-    /// Whether its chunks are passed to clients as they are.
-    #[must_use]
-    pub const fn is_passed(&self) -> bool {
-        matches!(
-            self,
-            Self::Snapcast(SnapcastSource { pass: true, .. })
-                | Self::Nats(NatsSource { pass: true, .. })
-        )
-    }
-
-    /// The incoming spec; `None` if the data has its own header, for another station, and for a
-    /// device that is asked for the station's.
-    #[must_use]
-    pub const fn spec(&self) -> Option<SampleSpec> {
-        match self {
-            Self::File { spec, .. } | Self::Capture { spec, .. } => *spec,
-            Self::Http { .. }
-            | Self::Station { .. }
-            | Self::Snapcast(_)
-            | Self::Nats(_)
-            | Self::Icecast(_)
-            | Self::Rtp(_)
-            | Self::Sdp { .. } => None,
-            Self::Generated { spec, .. }
-            | Self::Stdin { spec }
-            | Self::Pipe { spec, .. }
-            | Self::Process { spec, .. }
-            | Self::TcpServer { spec, .. }
-            | Self::TcpClient { spec, .. } => Some(*spec),
+        impl DerefMut for SourceConfig {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                match self {
+                    $(Self::$kind(settings) => settings,)*
+                }
+            }
         }
+
+        $(impl From<$settings> for SourceConfig {
+            fn from(settings: $settings) -> Self {
+                Self::$kind(settings)
+            }
+        })*
+    };
+}
+
+kinds! {
+    /// Generated sound: the demo programme, a tone.
+    Generated(GeneratedSource);
+    /// Raw samples from standard input.
+    Stdin(StdinSource);
+    /// Raw samples from a FIFO.
+    Pipe(PipeSource);
+    /// A file.
+    File(PlayedFile);
+    /// Raw samples from the standard output of a child process.
+    Process(ProcessSource);
+    /// Web radio, or a file on a web server.
+    Http(HttpSource);
+    /// The programme of another station, before announcements.
+    Station(PlayedStation);
+    /// Raw samples over TCP.
+    Tcp(TcpSource);
+    /// Samples from a device of this machine.
+    Capture(CaptureSource);
+    /// A stream of another Snapcast server.
+    Snapcast(SnapcastSource);
+    /// A station that another server publishes through NATS.
+    Nats(NatsSource);
+    /// A live source on a mount.
+    Icecast(Mount);
+    /// RTP packets.
+    Rtp(RtpSource);
+    /// RTP packets according to an SDP file.
+    Sdp(SdpSource);
+}
+
+/// A scheme of source URIs: parser, hints, reference page and `convert` use it.
+#[derive(Debug)]
+pub(crate) struct Scheme {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names of it.
+    pub aliases: &'static [&'static str],
+    /// What the source delivers.
+    pub doc: &'static str,
+    /// An example.
+    pub example: &'static str,
+    /// Its parameters, besides `name`.
+    pub params: &'static Table,
+    /// Whether controllers may add it.
+    pub remote: RemoteUse,
+    parse: fn(&Query<'_>) -> Option<Vec<SourceConfig>>,
+}
+
+/// Whether controllers may add a stream of a scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RemoteUse {
+    /// By default.
+    Allowed,
+    /// If `streams.schemes` has it.
+    IfListed,
+    /// Never: the scheme starts a program. In snapserver this was a remote code execution
+    /// (CVE-2023-36177).
+    Never,
+}
+
+/// A row is the meaning, `scheme(parser, parameters, who may add it) = "example", alias "name";`.
+macro_rules! schemes {
+    ($($(#[doc = $doc:literal])+ $name:ident($parse:path, $params:ty, $remote:ident)
+        = $example:literal $(, alias $alias:literal)*;)*) => {
+        /// Every scheme.
+        pub(crate) const SCHEMES: &[Scheme] = &[$(Scheme {
+            name: stringify!($name),
+            aliases: &[$($alias),*],
+            doc: concat!($($doc),+),
+            example: $example,
+            params: <$params as KeyTable>::TABLE,
+            remote: RemoteUse::$remote,
+            parse: |query| $parse(query).map(|parsed| parsed.into_iter().map(Into::into).collect()),
+        }),*];
+    };
+}
+
+schemes! {
+    /// The built-in programme.
+    demo(generated::demo, SampleParams, IfListed) = "demo://";
+    /// A sine tone.
+    tone(generated::tone, generated::ToneParams, IfListed) = "tone://?hz=440&dbfs=-18";
+    /// Raw samples from standard input; one source of a server can read it.
+    stdin(pipe::stdin, SampleParams, IfListed) = "stdin:";
+    /// Raw samples from a FIFO.
+    pipe(pipe::parse, pipe::PipeParams, Allowed) = "pipe:///run/aulos/kitchen?mode=read";
+    /// A file, encoded or with raw samples.
+    file(file::parse, file::FileParams, Allowed) = "file:///srv/music/loop.flac?loop=true";
+    /// Raw samples from the standard output of a program.
+    process(process::parse, process::ProcessParams, Never) = "process:///usr/bin/ffmpeg?params=-re -i /srv/show.ogg -f s16le -ar 48000 -ac 2 -";
+    /// A source of PulseAudio or PipeWire, such as a microphone, or `NAME.monitor` for what a sink
+    /// plays.
+    pulse(capture::pulse, capture::CaptureParams, IfListed) = "pulse://alsa_output.usb-dac.monitor";
+    /// A device of ALSA that records; its library is loaded when it is used.
+    alsa(capture::alsa, capture::CaptureParams, IfListed) = "alsa://hw:1,0";
+    /// Raw samples over TCP; the default port is 4953.
+    tcp(tcp::parse, tcp::TcpParams, Allowed) = "tcp://0.0.0.0:4953";
+    /// Web radio, or a file on a web server. The whole query belongs to that server.
+    http(http::parse, NoParams, Allowed) = "https://radio.example/live", alias "https";
+    /// A stream of another Snapcast server; the default port is 1704. A password is a key of the
+    /// source's table.
+    snapcast(snapcast::parse, snapcast::SnapcastParams, IfListed) = "snapcast://living-room.local?id=kitchen";
+    /// A station that another server publishes through NATS; the default port is 4222. Without a
+    /// host the servers of `cluster` are used. Its login is sent to those servers only.
+    nats(nats::parse, nats::NatsParams, IfListed) = "nats://nats.example/kitchen?site=home";
+    /// A mount for a live source; the default port is 8000. The password is a key of the source's
+    /// table.
+    icecast(icecast::parse, icecast::IcecastParams, IfListed) = "icecast://127.0.0.1:8000/live";
+    /// RTP packets, unicast or multicast; the default port is 5004.
+    rtp(rtp::parse, rtp::RtpParams, IfListed) = "rtp://239.69.1.2:5004?payload=l24";
+    /// RTP packets as a file with a session description (SDP) defines them.
+    sdp(rtp::sdp, rtp::SdpParams, IfListed) = "sdp:///etc/aulos/studio.sdp";
+    /// The programmes of other stations, in order of priority.
+    meta(meta::parse, NoParams, Allowed) = "meta:///kitchen/radio";
+    /// Spotify through the program librespot.
+    librespot(players::librespot, players::LibrespotParams, Never) = "librespot:///usr/bin/librespot?devicename=Kitchen", alias "spotify";
+    /// AirPlay through the program shairport-sync.
+    airplay(players::airplay, players::AirplayParams, Never) = "airplay:///usr/bin/shairport-sync?devicename=Kitchen";
+}
+
+impl Scheme {
+    /// The scheme of this name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        SCHEMES.iter().find(|scheme| scheme.names().any(|known| known == name))
+    }
+
+    /// Its name and its other names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// The names of all schemes that controllers may use like this.
+    pub(crate) fn names_for(remote: RemoteUse) -> impl Iterator<Item = &'static str> {
+        SCHEMES.iter().filter(move |scheme| scheme.remote == remote).flat_map(Self::names)
+    }
+
+    /// Whether its URIs have this parameter.
+    pub(crate) fn has_param(&self, name: &str) -> bool {
+        self.params.keys.iter().any(|key| key.name == name)
     }
 }
+
+/// The names of the schemes whose sources answer with yes, in alphabetical order.
+pub(crate) fn schemes_with(answer: impl Fn(&mut SourceConfig) -> bool) -> Vec<&'static str> {
+    let is_one = |scheme: &&Scheme| {
+        let example = ConfigValue::default_value(scheme.example.to_owned());
+        let sources = parse(&example, &Problems::default()).map(|(sources, _)| sources);
+        sources.into_iter().flatten().any(|mut source| answer(&mut source))
+    };
+    let mut names: Vec<_> = SCHEMES.iter().filter(is_one).map(|scheme| scheme.name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Parses a URI; returns the sources and the name in its query. There is one source, or several for
+/// `meta:`. Problems are reported; `None` if there is no usable source.
+pub(crate) fn parse(
+    text: &ConfigValue<String>,
+    problems: &Problems,
+) -> Option<(Vec<SourceConfig>, Option<String>)> {
+    let uri = match text.value.parse::<Uri>() {
+        Ok(uri) => uri,
+        Err(error) => {
+            let start: String = text.value.chars().take(60).collect();
+            let hint = match error {
+                UriError::NoScheme if start.starts_with('/') => {
+                    "file:// plus the path, or pipe:// for a FIFO".to_owned()
+                }
+                UriError::NoScheme => scheme_hint(),
+                _ => error.to_string(),
+            };
+            problems.add_with_hint(text.at, format!("\"{start}\" is not a source URI"), hint);
+            return None;
+        }
+    };
+    let query = Query { uri: &uri, at: text.at, problems };
+    let Some(scheme) = Scheme::find(&uri.scheme) else {
+        return report_unknown(&query);
+    };
+    let name = uri.get("name").map(str::to_owned);
+    Some(((scheme.parse)(&query)?, name))
+}
+
+fn scheme_hint() -> String {
+    let names: Vec<String> = SCHEMES.iter().map(|scheme| format!("{}:", scheme.name)).collect();
+    format!("a source URI begins with {}", names.join(" "))
+}
+
+fn report_unknown<T>(query: &Query<'_>) -> Option<T> {
+    let scheme = query.uri.scheme.as_str();
+    if let Some((_, instead)) = PLANNED_SCHEMES.iter().find(|(name, _)| *name == scheme) {
+        return query.refuse(format!("`{scheme}://` is not built yet in this version"), instead);
+    }
+    let known: Vec<&str> = SCHEMES.iter().flat_map(Scheme::names).collect();
+    query.refuse(format!("unknown source scheme `{scheme}`"), &hint_for(scheme, &known))
+}
+
+/// Planned schemes, and today's alternative.
+const PLANNED_SCHEMES: [(&str, &str); 6] = [
+    ("pipewire", "pulse://SOURCE, which PipeWire serves as well"),
+    ("jack", "let jack write to a FIFO, and read it with pipe://"),
+    ("srt", "process:///usr/bin/ffmpeg?params=-i srt://HOST:PORT -f s16le -ar 48000 -ac 2 -"),
+    ("rtmp", "process:///usr/bin/ffmpeg?params=-i rtmp://HOST/APP -f s16le -ar 48000 -ac 2 -"),
+    ("rtsp", "process:///usr/bin/ffmpeg?params=-i rtsp://HOST/PATH -f s16le -ar 48000 -ac 2 -"),
+    ("udp", "send raw samples to tcp://0.0.0.0:4953"),
+];

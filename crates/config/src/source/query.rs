@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use aulos_core::SampleSpec;
 use aulos_proto::uri::Uri;
 
-use crate::keys::{KeyTable, table_of_kind};
+use crate::keys::{KeyTable, keys, table_of_kind};
 use crate::problem::{ConfigLocation, Problems};
 use crate::tree;
 
@@ -39,6 +40,21 @@ impl Query<'_> {
     pub(crate) fn refuse<T>(&self, message: impl Into<String>, hint: &str) -> Option<T> {
         self.problems.add_with_hint(self.at, message, hint);
         None
+    }
+}
+
+/// What a parser gives: the settings of a source, several for `meta:`; none if the problem was
+/// reported.
+pub(crate) type Parsed<T> = Option<Vec<T>>;
+
+keys! {
+    /// Parameters of a scheme that has none.
+    pub(crate) struct NoParams {}
+
+    /// Parameters of raw or generated samples.
+    pub(crate) struct SampleParams {
+        /// Sample spec: `RATE:BITS:CHANNELS`.
+        sampleformat: SampleSpec = SampleSpec::DEFAULT;
     }
 }
 

@@ -5,8 +5,7 @@ use aulos_engine::switch::FailbackMode;
 
 use crate::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::source::SourceConfig;
-use crate::source::schemes;
+use crate::source::{self, LocalPath, SourceConfig};
 
 /// Failover between sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +62,7 @@ pub(crate) fn input_buffer_ms(
     station: &StationConfig,
 ) -> u32 {
     let common = station.switch.input_buffer_ms;
-    let least = match source {
-        SourceConfig::Http { .. } | SourceConfig::Icecast(_) if common > 0 => STREAM_BUFFER_MS,
-        _ => 0,
-    };
+    let least = if source.comes_in_bursts() && common > 0 { STREAM_BUFFER_MS } else { 0 };
     entry.input_buffer_ms.unwrap_or_else(|| common.max(least))
 }
 
@@ -87,23 +83,21 @@ pub(crate) fn last_resort(
     if !setting.value.contains(':') {
         return refuse(format!("`last_resort` is \"{}\"", setting.value));
     }
-    let (mut sources, _) = schemes::parse(setting, problems)?;
-    match sources.pop()? {
-        SourceConfig::File { path, .. } if !path.is_file() => {
-            let message = format!("`last_resort`: no such file: {}", path.display());
-            problems.add_with_hint(
-                setting.at,
-                message,
-                "it is read when the server starts, and must exist",
-            );
-            None
-        }
-        sound @ (SourceConfig::File { .. } | SourceConfig::Generated { .. }) => Some(sound),
-        other => refuse(format!(
-            "`last_resort` must not be a {}: source, which can fail",
-            other.scheme()
-        )),
+    let (mut sources, _) = source::parse(setting, problems)?;
+    let source = sources.pop()?;
+    if !source.is_on_demand() {
+        let scheme = source.scheme();
+        return refuse(format!("`last_resort` must not be a {scheme}: source, which can fail"));
     }
+    if let Some(LocalPath::File(path)) = source.local_path()
+        && !path.is_file()
+    {
+        let message = format!("`last_resort`: no such file: {}", path.display());
+        let hint = "it is read when the server starts, and must exist";
+        problems.add_with_hint(setting.at, message, hint);
+        return None;
+    }
+    Some(source)
 }
 
 /// Checks that a failed source is given up before its buffer is empty; otherwise each failure

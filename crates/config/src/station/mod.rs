@@ -24,8 +24,7 @@ use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, STATION_RATE};
 use crate::model::{PluginConfig, SourceEntry, StationConfig};
 use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::source::SourceConfig;
-use crate::source::schemes;
+use crate::source::{self, SourceConfig};
 use crate::station::codec::check_library;
 use crate::station::fallback::{SilenceSettings, SwitchSettings};
 use crate::station::push::PushSettings;
@@ -227,14 +226,14 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
         if entry.uri.value.is_empty() && entry.uri.at == ConfigLocation::Default {
             continue;
         }
-        let Some((configs, from_uri)) = schemes::parse(&entry.uri, problems) else { continue };
+        let Some((configs, from_uri)) = source::parse(&entry.uri, problems) else { continue };
         let several = configs.len() > 1;
         for mut config_of in configs {
             set_charset(entry, &mut config_of, problems);
-            let name = match &config_of {
+            let name = match config_of.station() {
                 // Several stations in one URI: each source is named after its station.
-                SourceConfig::Station { name } if several => unique_name(
-                    ConfigValue { value: name.clone(), at: entry.uri.at },
+                Some(name) if several => unique_name(
+                    ConfigValue { value: name.to_owned(), at: entry.uri.at },
                     &names,
                     problems,
                 ),
@@ -243,7 +242,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
             names.push(name.clone());
             let input_buffer_ms = fallback::input_buffer_ms(entry, &config_of, config);
             all.push(StationSource {
-                uri: display_uri(&entry.uri.value, &config_of),
+                uri: config_of.display_uri().unwrap_or_else(|| entry.uri.value.clone()),
                 name,
                 config: config_of,
                 gain: Db::new(entry.gain_db),
@@ -278,21 +277,13 @@ fn set_charset(entry: &SourceEntry, config: &mut SourceConfig, problems: &Proble
         let hint = "a label of the Encoding Standard, such as windows-1251 or KOI8-R";
         return problems.add_with_hint(label.at, message, hint);
     };
-    match config {
-        SourceConfig::Http { charset, .. } => *charset = known,
-        SourceConfig::Icecast(mount) => mount.charset = known,
-        _ => {
-            let message = "`charset` requires an http: or icecast: source";
+    match config.charset_mut() {
+        Some(charset) => *charset = known,
+        None => {
+            let users = source::schemes_with(|source| source.charset_mut().is_some()).join(": or ");
+            let message = format!("`charset` requires an {users}: source");
             problems.add_with_hint(label.at, message, "leave it out");
         }
-    }
-}
-
-/// The URI for display: without the password of web radio.
-fn display_uri(uri: &str, config: &SourceConfig) -> String {
-    match config {
-        SourceConfig::Http { url, .. } if url.user.is_some() => url.to_string(),
-        _ => uri.to_owned(),
     }
 }
 
@@ -310,15 +301,13 @@ fn source_name(
     if let Some(given) = given {
         return unique_name(given, used, problems);
     }
-    let own = match config {
-        SourceConfig::Station { name } => name.clone(),
-        // `airplay:` and `librespot:` start programs too.
-        SourceConfig::Process { .. } => {
+    let own = config.station().map_or_else(
+        || {
             let scheme = entry.uri.value.split(':').next().unwrap_or_default();
             scheme.trim().to_ascii_lowercase()
-        }
-        other => other.scheme().to_owned(),
-    };
+        },
+        str::to_owned,
+    );
     let mut name = own.clone();
     let mut number = 1;
     while used.contains(&name) {

@@ -14,7 +14,7 @@ use crate::limits::{
 };
 use crate::names::endpoint;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::source::uri::RTP_PORT;
+use crate::source::rtp::RTP_PORT;
 use crate::station::output::StationOutput;
 
 keys! {
@@ -244,7 +244,8 @@ const EXAMPLE: &str = "as in rtp://239.69.0.1:5004";
 
 #[cfg(test)]
 mod tests {
-    use crate::{ConfigFile, Environment, RtpSource, SourceConfig, Station, load};
+    use crate::source::RtpSource;
+    use crate::{ConfigFile, Environment, SourceConfig, Station, load};
     use aulos_core::Span;
 
     fn station(keys: &str) -> Result<Station, String> {

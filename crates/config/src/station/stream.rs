@@ -11,8 +11,7 @@ use aulos_proto::uri::{Uri, UriError, percent_encode};
 use crate::limits::SILENCE_S;
 use crate::model::{SilenceConfig, SourceEntry, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::source::SourceConfig;
-use crate::source::schemes::{self, Scheme};
+use crate::source::{self, Scheme, SourceConfig};
 use crate::station;
 use crate::station::Station;
 use crate::station::codec;
@@ -269,12 +268,12 @@ pub struct AnnouncementUri {
 /// What is wrong with it, for display.
 pub fn parse_announcement(text: &str) -> Result<AnnouncementUri, String> {
     let problems = Problems::default();
-    let parsed = schemes::parse(&ConfigValue::default_value(text.to_owned()), &problems);
+    let parsed = source::parse(&ConfigValue::default_value(text.to_owned()), &problems);
     let parsed = parsed.and_then(|(mut sources, _)| sources.pop());
     match (parsed, text.parse()) {
         (Some(config), Ok(uri)) if problems.is_empty() => match config {
-            SourceConfig::File { repeat: false, .. } => Ok(AnnouncementUri { uri, config }),
-            SourceConfig::File { .. } => {
+            config if config.ends() => Ok(AnnouncementUri { uri, config }),
+            SourceConfig::File(_) => {
                 Err("an announcement must be a file that ends: remove loop=true".to_owned())
             }
             _ => Err("an announcement must be a file or a URL: file:///path, http://host/path"

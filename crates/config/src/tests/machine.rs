@@ -110,7 +110,7 @@ fn titles_of_programs_follow_the_state_directory() {
     let text = station("sources = [\"librespot:///usr/bin/librespot\"]");
     let mut resolved = load_text(&text, &["state_dir=/var/lib/a"]).unwrap();
     let fifo = |resolved: &ResolvedConfig| match &resolved.stations[0].sources[0].config {
-        SourceConfig::Process { titles: Some(titles), .. } => titles.fifo.clone(),
+        SourceConfig::Process(player) => player.titles.as_ref().unwrap().fifo.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!(fifo(&resolved).to_str(), Some("/var/lib/a/titles.a.librespot"));
@@ -131,7 +131,7 @@ fn a_fifo_has_permissions_and_a_group() {
     let mode = |query: &str| {
         let text = station(&format!("sources = [\"pipe:///run/x?{query}\"]"));
         load_text(&text, &[]).map(|resolved| match resolved.stations[0].sources[0].config {
-            SourceConfig::Pipe { mode, .. } => mode,
+            SourceConfig::Pipe(ref pipe) => pipe.mode,
             ref other => panic!("{other:?}"),
         })
     };

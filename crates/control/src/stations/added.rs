@@ -9,8 +9,7 @@ use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
 
 use aulos_config::{
-    OPEN_MOUNT_HINT, Plugin, ResolvedConfig, SourceConfig, Station, StreamSettings, StreamUri,
-    meta_loop,
+    OPEN_MOUNT_HINT, Plugin, ResolvedConfig, Station, StreamSettings, StreamUri, meta_loop,
 };
 use aulos_core::SampleSpec;
 use aulos_proto::snap::control::RpcError;
@@ -163,7 +162,8 @@ impl Stations {
 
 /// Checks that the devices of an added stream are sound cards or listed by the operator.
 fn check_devices(station: &Station, allowed: &StreamSettings) -> Result<(), RpcError> {
-    if station.sources.iter().all(|source| allowed.permits_device_of(&source.config)) {
+    let listed = &allowed.alsa_devices;
+    if station.sources.iter().all(|source| source.config.is_device_permitted(listed)) {
         return Ok(());
     }
     Err(RpcError::invalid_params(
@@ -176,7 +176,7 @@ fn check_devices(station: &Station, allowed: &StreamSettings) -> Result<(), RpcE
 /// refer to one that is restored later.
 fn check_stations(stations: &Stations, station: &Station, fresh: bool) -> Result<(), RpcError> {
     for source in &station.sources {
-        let SourceConfig::Station { name } = &source.config else { continue };
+        let Some(name) = source.config.station() else { continue };
         let all = stations.slots().map(|(_, slot)| &*slot.station).chain([station]);
         if let Some(way) = meta_loop(all, name, &station.name) {
             let why = format!("`{}` would play itself: it plays {way}", station.name);
@@ -192,7 +192,7 @@ fn check_stations(stations: &Stations, station: &Station, fresh: bool) -> Result
 /// Checks that an added mount is local, because it has no password, and not in use.
 fn check_mounts(stations: &Stations, station: &Station) -> Result<(), RpcError> {
     for source in &station.sources {
-        let SourceConfig::Icecast(mount) = &source.config else { continue };
+        let Some(mount) = source.config.mount() else { continue };
         if mount.is_open_to_network() {
             return Err(RpcError::invalid_params(OPEN_MOUNT_HINT));
         }
@@ -256,9 +256,8 @@ fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
 /// Checks that a listening source can bind its address; returns the port that the system chose for
 /// port 0. Music Assistant tries another port if this one is in use, so the answer has to tell.
 fn check_listen_port(station: &Station) -> Result<Option<u16>, RpcError> {
-    let Some(SourceConfig::TcpServer { address, .. }) =
-        station.sources.first().map(|source| &source.config)
-    else {
+    let first = station.sources.first();
+    let Some(address) = first.and_then(|source| source.config.listen_address()) else {
         return Ok(None);
     };
     // A DNS lookup would block all other calls.

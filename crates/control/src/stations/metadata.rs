@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use aulos_config::SourceConfig;
 use aulos_proto::titles::TrackMetadata;
 use aulos_proto::uri::percent_encode_url;
 use base64::Engine;
@@ -100,7 +99,7 @@ impl Stations {
     pub(super) fn show_other_metadata(&self, number: usize, backend: &dyn AudioBackend) -> Effects {
         let plays_others = self.get(number).is_some_and(|slot| {
             let mut sources = slot.station.sources.iter();
-            sources.any(|source| matches!(source.config, SourceConfig::Station { .. }))
+            sources.any(|source| source.config.station().is_some())
         });
         match self.metadata_slot(number, backend).filter(|_| plays_others) {
             Some(slot) => self.show_properties(&slot.station.name, backend),
@@ -146,9 +145,7 @@ impl Stations {
             }
             let active = backend.status(number).active;
             let source = active.and_then(|active| slot.station.sources.get(active));
-            let Some(SourceConfig::Station { name }) = source.map(|source| &source.config) else {
-                break;
-            };
+            let Some(name) = source.and_then(|source| source.config.station()) else { break };
             let Some(next) = self.find(name) else { break };
             (number, slot) = next;
         }

@@ -23,7 +23,7 @@ pub(crate) mod view;
 
 use std::sync::Arc;
 
-use aulos_config::{Mount, SourceConfig, Station};
+use aulos_config::{Mount, Station};
 use aulos_proto::snap::control::RpcError;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -209,9 +209,7 @@ impl Stations {
 /// All mounts of these stations, each with the name of its station.
 pub fn mounts(stations: &[Arc<Station>]) -> impl Iterator<Item = (&str, &Mount)> {
     stations.iter().flat_map(|station| {
-        station.sources.iter().filter_map(|source| match &source.config {
-            SourceConfig::Icecast(mount) => Some((station.name.as_str(), mount)),
-            _ => None,
-        })
+        let mounts = station.sources.iter().filter_map(|source| source.config.mount());
+        mounts.map(|mount| (station.name.as_str(), mount))
     })
 }

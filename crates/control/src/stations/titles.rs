@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{SourceConfig, Station, TitleFifo, TitleFormat};
+use aulos_config::{Station, TitleFifo, TitleFormat};
 use aulos_io::feed::make_fifo;
 use aulos_proto::titles::{
     AirplayMetadataParser, LibrespotLogParser, PlaybackEvent, TrackMetadata,
@@ -38,7 +38,7 @@ pub fn title_sources(stations: &[Arc<Station>]) -> Vec<(String, TitleFifo)> {
     let mut title_sources = Vec::new();
     for station in stations.iter().filter(|station| station.plugin.is_none()) {
         for source in &station.sources {
-            if let SourceConfig::Process { titles: Some(titles), .. } = &source.config {
+            if let Some(titles) = source.config.titles() {
                 title_sources.push((station.name.clone(), titles.clone()));
             }
         }
@@ -50,11 +50,8 @@ pub fn title_sources(stations: &[Arc<Station>]) -> Vec<(String, TitleFifo)> {
 fn has_lost_player(control: &Control, stream: &str, fifo: &Path) -> bool {
     let subjects = control.lock();
     let Some((number, slot)) = subjects.stations.find(stream) else { return false };
-    let writes = |config: &SourceConfig| {
-        let SourceConfig::Process { titles: Some(titles), .. } = config else { return false };
-        titles.fifo == fifo
-    };
-    let at = slot.station.sources.iter().position(|source| writes(&source.config));
+    let mut titles = slot.station.sources.iter().map(|source| source.config.titles());
+    let at = titles.position(|titles| titles.is_some_and(|titles| titles.fifo == fifo));
     let sources = control.backend.status(number).sources;
     at.is_some_and(|at| matches!(sources.get(at), Some(SourceState::Failed(_))))
 }

@@ -268,8 +268,8 @@ impl SoundThreads<'_> {
         measured: Option<(ChannelLayout, bool)>,
     ) -> Result<OpenedSound, String> {
         let (path, spec) = match &announcement.source {
-            AnnouncementSource::File(SourceConfig::File { path, repeat: false, spec }) => {
-                (path, spec)
+            AnnouncementSource::File(SourceConfig::File(file)) if !file.repeat => {
+                (&file.path, file.spec)
             }
             AnnouncementSource::File(_) => {
                 return Err("an announcement must be a file source without `repeat`".to_owned());
@@ -286,7 +286,7 @@ impl SoundThreads<'_> {
                 return Ok(OpenedSound { items, state: SoundState::Clip(state), loudness });
             }
         };
-        let options = FileDecodeOptions { looped: false, raw: *spec };
+        let options = FileDecodeOptions { looped: false, raw: spec };
         let loudness = measured.map(|shape| {
             let (meter, loudness) = FileMeter::new(path.clone(), options, shape, MAX_LENGTH);
             self.codecs.add(Box::new(meter));

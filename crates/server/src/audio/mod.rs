@@ -22,7 +22,6 @@ mod view;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_config::{
@@ -51,11 +50,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use aulos_control::cluster::ClusterHandle;
 
 use crate::codec_panics;
-use crate::feeder::FeederCounters;
 use crate::nats::NatsService;
 use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
 use announcements::SoundThreads;
+use sources::counters::SourceCounters;
 use sources::{djs, links, snapcast};
 use state::{AudioState, RunningStation};
 use station_recorder::RecorderManager;
@@ -104,8 +103,7 @@ impl Audio {
             seeds: Rng::new(RandomState::new().hash_one(std::process::id())),
             rtp: rtp::RtpService::default(),
             dj_ports: Vec::new(),
-            dj_counters: Arc::default(),
-            feeder_counters: FeederCounters::default(),
+            source_counters: SourceCounters::default(),
             nats: NatsService::new(config.cluster.as_ref()),
             finished_events: Vec::new(),
         };
@@ -416,13 +414,7 @@ impl AudioBackend for Audio {
             all.extend(codec_panics::counters());
             all.extend(inner.radio_client.counters());
             all.extend(inner.pusher.counters());
-            all.extend(djs::counters(&inner.dj_counters));
-            let requests = inner.feeder_counters.refused.load(Ordering::Relaxed);
-            all.push(("source_connections_refused_request", requests));
-            let overruns = inner.feeder_counters.overruns.load(Ordering::Relaxed);
-            all.push(("source_device_overruns", overruns));
-            all.extend(sources::counters(&inner.feeder_counters.fifos));
-            all.extend(snapcast::counters(&inner.feeder_counters.snapcast));
+            all.extend(inner.source_counters.values());
             all.extend(inner.nats.counters());
             all
         })

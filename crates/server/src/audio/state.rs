@@ -10,7 +10,6 @@ use aulos_config::{Endpoint, Station};
 use aulos_control::backend::{BackgroundTask, StationEvent};
 use aulos_core::{Instant, Rng};
 use aulos_engine::station::StationHandle;
-use aulos_io::feed::DjCounters;
 use aulos_io::reactor::{ReactorPool, StationDescriptor};
 use aulos_io::{CodecPool, WorkerTaskId, Workers};
 
@@ -18,11 +17,11 @@ use super::announcements::StationAnnouncements;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
 use super::running_rendition::{PendingMove, RunningOverlay, RunningRendition};
+use super::sources::counters::SourceCounters;
 use super::sources::live_input::PortStatus;
 use super::sources::source_monitor::SourceMonitor;
 use super::sources::station_link::StationLink;
 use super::station_recorder::{RecorderManager, StationRecorder};
-use crate::feeder::FeederCounters;
 use crate::nats::{NatsService, PublicationState};
 use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
@@ -58,8 +57,7 @@ pub(super) struct AudioState {
     pub(super) rtp: RtpService,
     /// Ports for DJs, and whether each is open.
     pub(super) dj_ports: Vec<(Endpoint, PortStatus)>,
-    pub(super) dj_counters: Arc<DjCounters>,
-    pub(super) feeder_counters: FeederCounters,
+    pub(super) source_counters: SourceCounters,
     pub(super) nats: NatsService,
     /// Events of removed stations that control has not collected yet.
     pub(super) finished_events: Vec<StationEvent>,
@@ -81,7 +79,7 @@ pub(super) struct RunningStation {
     pub(super) channel: StationDescriptor,
     /// Its publication to other servers.
     pub(super) publication: Option<PublicationState>,
-    pub(super) sources: Vec<SourceMonitor>,
+    pub(super) sources: Vec<Box<dyn SourceMonitor>>,
     pub(super) announcements: StationAnnouncements,
     /// Push targets of its stream.
     pub(super) pushes: Vec<RunningPush>,

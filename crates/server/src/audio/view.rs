@@ -1,6 +1,6 @@
 //! Converts the state of stations and reactors to the types of [`aulos_control::backend`].
 
-use aulos_config::{Endpoint, SourceConfig};
+use aulos_config::SourceConfig;
 use aulos_control::backend::{
     self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
 };
@@ -35,24 +35,12 @@ pub(super) fn status(
     let inputs = status.inputs.iter().take(running.sources.len());
     let source_loudness = inputs.clone().map(|input| input.loudness).collect();
     let conditions = inputs.map(condition).collect();
-    let radios = per_source(running, |monitor| match monitor {
-        SourceMonitor::Radio(radio) => Some(radio.state()),
-        _ => None,
-    });
-    let djs = per_source(running, |monitor| match monitor {
-        SourceMonitor::Dj(live) => Some(live.status()),
-        _ => None,
-    });
-    let received = per_source(running, |monitor| match monitor {
-        SourceMonitor::Rtp(received) => Some(received.status()),
-        _ => None,
-    });
-    let passed = running.sources.iter_mut().enumerate().map(|(index, watch)| match watch {
-        SourceMonitor::Snapcast(monitor) => {
-            let is_active = status.active == Some(index);
-            monitor.pass_status(is_active.then_some(status.pass_through))
-        }
-        _ => None,
+    let radios = per_source(running, |monitor| monitor.radio());
+    let djs = per_source(running, |monitor| Some(monitor.live_input()?.status()));
+    let received = per_source(running, |monitor| monitor.rtp());
+    let passed = running.sources.iter_mut().enumerate().map(|(index, monitor)| {
+        let is_active = status.active == Some(index);
+        monitor.pass_status(is_active.then_some(status.pass_through))
     });
     let passed = passed.collect();
     let sent = running.rtp.iter_mut().map(StationRtpOutput::status).collect();
@@ -91,7 +79,7 @@ fn source_states(
     let sources = running.sources.iter_mut().zip(&running.config.sources).zip(&status.inputs);
     sources
         .map(|((watch, config), input)| {
-            let state = source(watch, &config.config, input);
+            let state = source(&mut **watch, &config.config, input);
             let failed = matches!(state, SourceState::Failed(_));
             (state, watch.retry_at().filter(|_| failed).map(|at| at.since(SystemClock::now())))
         })
@@ -101,9 +89,9 @@ fn source_states(
 /// What `figure` gives for each source; `None` where it does not apply.
 fn per_source<T>(
     running: &mut RunningStation,
-    figure: impl Fn(&mut SourceMonitor) -> Option<T>,
+    figure: impl Fn(&mut dyn SourceMonitor) -> Option<T>,
 ) -> Vec<Option<T>> {
-    running.sources.iter_mut().map(figure).collect()
+    running.sources.iter_mut().map(|monitor| figure(&mut **monitor)).collect()
 }
 
 const fn station_counters(status: &StationStatus) -> backend::StationCounters {
@@ -181,20 +169,8 @@ pub(super) const fn switched(SwitchEvent { change, .. }: SwitchEvent) -> SourceS
     SourceSwitch { from: change.from, to: change.to, cause: change.cause }
 }
 
-fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) -> SourceState {
-    let failed = match watch {
-        SourceMonitor::Generated => None,
-        SourceMonitor::Feed(state, _) => match config {
-            SourceConfig::Process { path, .. } => state.read().program_problem(path),
-            _ => state.read().problem(),
-        },
-        SourceMonitor::File(state, _) => state.read().problem(),
-        SourceMonitor::Radio(watch) => watch.state().reason,
-        SourceMonitor::Dj(live) => live.problem(),
-        SourceMonitor::Rtp(received) => received.problem(),
-        SourceMonitor::Snapcast(monitor) => monitor.problem(),
-    };
-    let failed = failed.map(|reason| match server_of(config) {
+fn source(watch: &mut dyn SourceMonitor, config: &SourceConfig, input: &InputState) -> SourceState {
+    let failed = watch.problem().map(|reason| match config.server() {
         Some(server) => format!("{server}: {reason}"),
         None => reason,
     });
@@ -208,16 +184,6 @@ fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) 
         (None, InputHealth::Suspect(InputFault::Late | InputFault::Error)) => SourceState::Waiting,
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
         (None, _) => SourceState::Waiting,
-    }
-}
-
-/// The server that a source connects to: an error of the network names it.
-fn server_of(config: &SourceConfig) -> Option<Endpoint> {
-    match config {
-        SourceConfig::TcpClient { address, .. } => Some(address.clone()),
-        SourceConfig::Snapcast(source) => Some(source.address.clone()),
-        SourceConfig::Http { url, .. } => Some(Endpoint { host: url.host.clone(), port: url.port }),
-        _ => None,
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aulos_config::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer, NatsSource};
+use aulos_config::source::NatsSource;
+use aulos_config::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer};
 use aulos_control::cluster::{ClusterHandle, ClusterState};
 use aulos_core::Span;
 use aulos_io::SystemClock;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use aulos_config::{ClusterSettings, NatsSource};
+use aulos_config::ClusterSettings;
+use aulos_config::source::NatsSource;
 use aulos_control::cluster::ClusterHandle;
 use aulos_io::feed::SnapcastFeeder;
 use aulos_session::snapcast::{PassConfig, SnapcastInputSink};

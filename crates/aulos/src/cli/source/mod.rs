@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use aulos_config::SourceConfig;
+use aulos_config::source::{GeneratedSource, HttpSource, PlayedFile, TcpMode};
 use aulos_control::backend::{BackgroundTask, RadioPhase};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
 use aulos_engine::source::{Pacing, PullResult, RingSource, Source};
@@ -115,16 +116,16 @@ pub(super) enum ReadResult {
 impl OpenSource {
     pub(super) fn open(uri: &str, config: &SourceConfig) -> Result<Self, Failure> {
         let kind = match config {
-            SourceConfig::Generated { generator, spec } => {
+            SourceConfig::Generated(GeneratedSource { generator, spec }) => {
                 OpenSourceKind::Generated(generator.source(*spec, QUANTUM))
             }
-            SourceConfig::File { path, repeat, spec } => {
+            SourceConfig::File(PlayedFile { path, repeat, spec }) => {
                 let options = FileDecodeOptions { looped: *repeat, raw: *spec };
                 let decoder = FileDecoder::open_source(path, options)
                     .map_err(|error| Failure::new(open_exit(error), format!("{uri}: {error}")))?;
                 OpenSourceKind::File(Box::new(decoder))
             }
-            SourceConfig::Http { url, charset } => OpenSourceKind::Radio(Box::new(
+            SourceConfig::Http(HttpSource { url, charset }) => OpenSourceKind::Radio(Box::new(
                 RadioSource::new(RadioClient::default().open(url.clone(), *charset, None, 0)),
             )),
             fed => OpenSourceKind::Feed(FeedSource::open(fed)?),
@@ -236,7 +237,7 @@ impl FeedSource {
         let spec = config.spec().unwrap_or(SampleSpec::DEFAULT);
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new(spec, publisher, 0);
-        let stdin = matches!(config, SourceConfig::Stdin { .. });
+        let stdin = matches!(config, SourceConfig::Stdin(_));
         if stdin && io::stdin().is_terminal() {
             let message = "standard input is a terminal; raw samples are expected\n    hint: \
                            ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos ...";
@@ -247,21 +248,16 @@ impl FeedSource {
             return Err(Failure::new(Exit::Usage, message));
         };
         let (stays, failure) = match config {
-            SourceConfig::Pipe { .. } => (true, "the path exists but is not a FIFO"),
-            SourceConfig::TcpServer { .. } => {
+            SourceConfig::Pipe(_) => (true, "the path exists but is not a FIFO"),
+            SourceConfig::Tcp(tcp) if tcp.mode == TcpMode::Server => {
                 (true, "not an address of this machine; use 0.0.0.0 for all addresses")
             }
-            SourceConfig::TcpClient { .. } => {
-                (false, "no answer; is a server listening at this address?")
-            }
-            SourceConfig::Stdin { .. } => (false, "standard input cannot be read"),
+            SourceConfig::Tcp(_) => (false, "no answer; is a server listening at this address?"),
+            SourceConfig::Stdin(_) => (false, "standard input cannot be read"),
             _ => (false, ""),
         };
         let items = RingSource::new(items, Pacing::Live);
-        let program = match config {
-            SourceConfig::Process { path, .. } => Some(path.clone()),
-            _ => None,
-        };
+        let program = config.program().map(Into::into);
         Ok(Self {
             feeder,
             items,

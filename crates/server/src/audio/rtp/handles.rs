@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_config::RtpOutputSettings;
-use aulos_control::backend::{RtpDestinationStatus, RtpSourceStatus};
+use aulos_control::backend::RtpDestinationStatus;
 use aulos_core::Backoff;
 use aulos_io::udp::{Interface, StreamId};
 use aulos_rt::LatestReader;
@@ -11,20 +11,9 @@ use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 
 /// State of an RTP source, as the station's status reads it.
 #[derive(Debug)]
-pub(in crate::audio) struct RtpSourceHandle {
+pub(super) struct RtpSourceHandle {
     pub(super) state: LatestReader<RtpInputStatus>,
     pub(super) problem: SharedError,
-}
-
-impl RtpSourceHandle {
-    pub(in crate::audio) fn problem(&mut self) -> Option<String> {
-        let arrives = || Some(self.state.read().unexpected_type?.to_string());
-        self.problem.text().or_else(arrives)
-    }
-
-    pub(in crate::audio) fn status(&mut self) -> RtpSourceStatus {
-        RtpSourceStatus(*self.state.read())
-    }
 }
 
 /// An RTP output of a station.

@@ -3,9 +3,11 @@
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, UdpSocket};
 
-use aulos_config::{ReceptionSettings, RtpSource, SourceConfig};
+use aulos_config::SourceConfig;
+use aulos_config::source::{ReceptionSettings, RtpSource, SdpSource};
+use aulos_control::backend::RtpSourceStatus;
 use aulos_core::{Backoff, Span};
-use aulos_engine::source::{Pacing, RingSource, Source};
+use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::standby::{LinkState, StandbyHandle};
 use aulos_io::confined_open::{OUTSIDE_ROOTS, is_outside_root};
 use aulos_io::udp::{Interface, InterfaceTable, SocketOptions, bind_socket};
@@ -19,6 +21,7 @@ use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpSession};
 use super::handles::{RtpSourceHandle, SharedError};
 use super::missing_interface;
 use super::service::{OpenRtpSource, PendingRtpSource, RtpService};
+use crate::audio::sources::source_monitor::{OpenedSource, SourceMonitor};
 use crate::audio::state::AudioState;
 
 /// Opens a source with this input buffer, now or as soon as possible.
@@ -27,7 +30,7 @@ pub(in crate::audio) fn open(
     buffer: Span,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
-) -> (Box<dyn Source>, RtpSourceHandle) {
+) -> OpenedSource {
     let (line, items, state) = RtpInputSink::new();
     let line = match standby {
         Some(standby) => line.with_standby(standby),
@@ -42,7 +45,18 @@ pub(in crate::audio) fn open(
         backoff: Backoff::new(inner.seeds.next_u64()),
     });
     inner.rtp.open_sources();
-    (Box::new(RingSource::new(items, Pacing::Live)), RtpSourceHandle { state, problem })
+    (Box::new(RingSource::new(items, Pacing::Live)), Box::new(RtpSourceHandle { state, problem }))
+}
+
+impl SourceMonitor for RtpSourceHandle {
+    fn problem(&mut self) -> Option<String> {
+        let arrives = || Some(self.state.read().unexpected_type?.to_string());
+        self.problem.text().or_else(arrives)
+    }
+
+    fn rtp(&mut self) -> Option<RtpSourceStatus> {
+        Some(RtpSourceStatus(*self.state.read()))
+    }
 }
 
 impl RtpService {
@@ -74,7 +88,7 @@ impl RtpService {
     fn open_source(&mut self, waiting: &mut PendingRtpSource) -> Result<(), String> {
         let source = match &waiting.config {
             SourceConfig::Rtp(source) => source.clone(),
-            SourceConfig::Sdp { path, reception } => source_from_sdp(path, reception)?,
+            SourceConfig::Sdp(SdpSource { path, reception }) => source_from_sdp(path, reception)?,
             _ => return Err("not an RTP source".to_owned()),
         };
         let fail = |error: io::Error| format!("rtp://{}: {error}", source.address);

@@ -11,7 +11,7 @@ mod interfaces;
 mod output;
 mod service;
 
-pub(super) use handles::{RtpSourceHandle, StationRtpOutput};
+pub(super) use handles::StationRtpOutput;
 pub(super) use input::open;
 pub(super) use interfaces::follow_interfaces;
 pub(super) use output::{change, end, open_outputs, start};

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use aulos_config::{RtpSource, SourceConfig};
+use aulos_config::SourceConfig;
+use aulos_config::source::RtpSource;
 use aulos_core::{Backoff, Instant, Span};
 use aulos_io::udp::{self, Interface, InterfaceTable, StreamId, UdpContext};
 use aulos_session::rtp::{RtpInputSink, RtpSession};

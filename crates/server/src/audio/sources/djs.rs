@@ -3,18 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use aulos_config::{Endpoint, Mount};
 use aulos_control::backend::DjInfo;
-use aulos_engine::source::{Pacing, RingSource, Source};
+use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::StreamParts;
 use aulos_io::SystemClock;
-use aulos_io::feed::{DjCounters, DjFeeder, DjMountPermit};
+use aulos_io::feed::{DjFeeder, DjMountPermit};
 use aulos_proto::titles::TrackMetadata;
 
 use super::live_input::{LiveInput, PortStatus};
+use super::source_monitor::{OpenedSource, SourceMonitor};
 use crate::audio::state::AudioState;
 
 /// Makes the source of a mount.
@@ -22,9 +22,10 @@ pub(crate) fn open(
     mount: &Mount,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
-) -> (Box<dyn Source>, LiveInput) {
+) -> OpenedSource {
     let StreamParts { writer, source, items, state, titles } = StreamParts::new();
-    let (seat, feeder, state) = DjFeeder::new(writer, state, Arc::clone(&inner.dj_counters));
+    let (seat, feeder, state) =
+        DjFeeder::new(writer, state, Arc::clone(&inner.source_counters.djs));
     inner.context.add_feeder(match standby {
         Some(standby) => Box::new(feeder.with_standby(standby)),
         None => Box::new(feeder),
@@ -44,7 +45,18 @@ pub(crate) fn open(
         since: SystemClock::now(),
         title: None,
     };
-    (Box::new(RingSource::new(items, Pacing::Streamed)), input)
+    (Box::new(RingSource::new(items, Pacing::Streamed)), Box::new(input))
+}
+
+impl SourceMonitor for LiveInput {
+    /// Why the mount cannot accept a source.
+    fn problem(&mut self) -> Option<String> {
+        self.port_status.as_ref()?.as_ref().err().cloned()
+    }
+
+    fn live_input(&mut self) -> Option<&mut LiveInput> {
+        Some(self)
+    }
 }
 
 /// Records whether a port is open.
@@ -102,15 +114,4 @@ fn find_input<'a>(
     let running = running.find(|running| running.config.name == station)?;
     let mut inputs = running.sources.iter_mut().filter_map(|source| source.live_input());
     inputs.find(|input| input.mount.is_same_mount(mount))
-}
-
-/// Counters for the status; their names are stable.
-pub(crate) fn counters(counters: &DjCounters) -> [(&'static str, u64); 4] {
-    [
-        ("djs_on_air", &counters.started),
-        ("djs_cut_stalled", &counters.stalled),
-        ("djs_cut_unplayable", &counters.unplayable),
-        ("djs_broken", &counters.broken),
-    ]
-    .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
 }

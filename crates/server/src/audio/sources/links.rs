@@ -5,12 +5,15 @@
 //! the same source twice was rejected: a source has one owner and one clock, and a station's
 //! programme is more than its source.
 
+use aulos_config::source::PlayedStation;
 use aulos_core::{Block, ChannelLayout, SampleRate};
 use aulos_engine::output_bus::StationTap;
 use aulos_engine::source::BLOCK_SAMPLES;
+use aulos_engine::swappable_source::swappable_source;
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
 
+use super::source_monitor::{NoMonitor, OpenedSource};
 use super::station_link::StationLink;
 use crate::audio::state::{AudioState, RunningStation};
 
@@ -28,6 +31,13 @@ impl StationLink {
             self.connected_run = Some(running.run);
         }
     }
+}
+
+/// Opens a source that is a station; it is silent until it is connected.
+pub(crate) fn open(played: &PlayedStation, inner: &mut AudioState) -> OpenedSource {
+    let (patch, source) = swappable_source();
+    inner.links.push(StationLink::new(&played.name, patch));
+    (Box::new(source), Box::new(NoMonitor))
 }
 
 /// Connects every link to the running station of its name.

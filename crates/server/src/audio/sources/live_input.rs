@@ -50,9 +50,4 @@ impl LiveInput {
             left: state.last_end,
         }
     }
-
-    /// Why the mount cannot accept a source.
-    pub(crate) fn problem(&self) -> Option<String> {
-        self.port_status.as_ref()?.as_ref().err().cloned()
-    }
 }

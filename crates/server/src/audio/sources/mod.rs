@@ -1,9 +1,13 @@
 //! Opens a station's inputs from the configuration.
 
+pub(super) mod counters;
 pub(super) mod djs;
+mod feed;
+mod file;
 pub(super) mod links;
 pub(super) mod live_input;
 pub(super) mod nats;
+mod radio;
 pub(super) mod snapcast;
 pub(super) mod snapcast_monitor;
 pub(super) mod source_monitor;
@@ -11,30 +15,22 @@ pub(super) mod station_link;
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
+use aulos_config::source::{GeneratedSource, PlayedFile};
 use aulos_config::{SourceConfig, Station};
 use aulos_core::{Block, Frames, SampleSpec, Span};
 use aulos_dsp::silence::SilenceConfig;
 use aulos_engine::generate::{LoopSource, MAX_LOOP_SAMPLES};
 use aulos_engine::input::{Input, InputConfig};
-use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
+use aulos_engine::source::{BLOCK_SAMPLES, Source};
 use aulos_engine::standby::{StandbyHandle, standby_channel};
-use aulos_engine::swappable_source::swappable_source;
 use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, UniformDecoder};
-use aulos_files::source::FileSource;
-use aulos_io::feed::{ByteFeed, FeedState, FifoCounters, spawn_feeder};
 use aulos_io::reactor::StationDescriptor;
-use aulos_proto::http::HttpUrl;
-use aulos_proto::titles::TitleCharset;
 
 use crate::audio::rtp;
 use crate::audio::sources::snapcast::PassThroughHandles;
-use crate::audio::sources::source_monitor::SourceMonitor;
-use crate::audio::sources::station_link::StationLink;
+use crate::audio::sources::source_monitor::{NoMonitor, OpenedSource, SourceMonitor};
 use crate::audio::state::AudioState;
-use crate::feeder::make_feeder;
-use crate::radio::RadioHandles;
 
 /// Opens a source. If it cannot be opened now, it is retried, and its state holds the error.
 pub(super) fn open(
@@ -42,7 +38,7 @@ pub(super) fn open(
     station: &Station,
     (quantum, channel): (Frames, &StationDescriptor),
     inner: &mut AudioState,
-) -> io::Result<(Input, SourceMonitor)> {
+) -> io::Result<(Input, Box<dyn SourceMonitor>)> {
     let (control, handle) = standby_channel(source.standby);
     let mut standby = Some(handle);
     let (mut buffer, mut timeout) = (source.input_buffer_ms, source.timeout_ms);
@@ -92,8 +88,10 @@ pub(super) fn last_resort(
     quantum: Frames,
 ) -> io::Result<Input> {
     let sound: Box<dyn Source> = match config {
-        SourceConfig::Generated { generator, spec } => generator.source(*spec, quantum),
-        SourceConfig::File { path, spec, .. } => Box::new(load_recording(path, *spec)?),
+        SourceConfig::Generated(GeneratedSource { generator, spec }) => {
+            generator.source(*spec, quantum)
+        }
+        SourceConfig::File(PlayedFile { path, spec, .. }) => Box::new(load_recording(path, *spec)?),
         other => {
             let message = format!("last_resort cannot be a {} source", other.scheme());
             return Err(io::Error::other(message));
@@ -139,95 +137,24 @@ fn open_config(
     about: &mut SourceContext<'_>,
     standby: &mut Option<StandbyHandle>,
     inner: &mut AudioState,
-) -> (Box<dyn Source>, SourceMonitor) {
+) -> OpenedSource {
     match config {
-        SourceConfig::Rtp(_) | SourceConfig::Sdp { .. } => {
-            let (source, received) = rtp::open(config, about.buffer, standby.take(), inner);
-            (source, SourceMonitor::Rtp(Box::new(received)))
+        SourceConfig::Rtp(_) | SourceConfig::Sdp(_) => {
+            rtp::open(config, about.buffer, standby.take(), inner)
         }
-        SourceConfig::Generated { generator, spec } => {
-            (generator.source(*spec, about.quantum), SourceMonitor::Generated)
+        SourceConfig::Generated(GeneratedSource { generator, spec }) => {
+            (generator.source(*spec, about.quantum), Box::new(NoMonitor))
         }
-        SourceConfig::File { path, repeat, spec } => {
-            let options = FileDecodeOptions { looped: *repeat, raw: *spec };
-            open_file(path.clone(), options, standby.take(), inner)
-        }
-        SourceConfig::Http { url, charset } => open_radio((url, *charset), standby.take(), inner),
+        SourceConfig::File(config) => file::open(config, standby.take(), inner),
+        SourceConfig::Http(config) => radio::open(config, standby.take(), inner),
         SourceConfig::Snapcast(other) => {
             snapcast::open(other, (about.station, about.pass.take()), standby.take(), inner)
         }
         SourceConfig::Nats(other) => nats::open(other, about.pass.take(), standby.take(), inner),
-        SourceConfig::Icecast(mount) => {
-            let (source, input) = djs::open(mount, standby.take(), inner);
-            (source, SourceMonitor::Dj(Box::new(input)))
-        }
-        SourceConfig::Station { name } => {
-            let (patch, source) = swappable_source();
-            inner.links.push(StationLink::new(name, patch));
-            (Box::new(source), SourceMonitor::Generated)
-        }
-        raw @ SourceConfig::Capture { spec, .. } => {
-            open_byte_source(raw, spec.unwrap_or(about.spec), standby, inner)
-        }
-        raw @ (SourceConfig::Stdin { spec }
-        | SourceConfig::Pipe { spec, .. }
-        | SourceConfig::Process { spec, .. }
-        | SourceConfig::TcpServer { spec, .. }
-        | SourceConfig::TcpClient { spec, .. }) => open_byte_source(raw, *spec, standby, inner),
+        SourceConfig::Icecast(mount) => djs::open(mount, standby.take(), inner),
+        SourceConfig::Station(played) => links::open(played, inner),
+        raw => feed::open(raw, raw.spec().unwrap_or(about.spec), standby.take(), inner),
     }
-}
-
-fn open_file(
-    path: aulos_io::SourcePath,
-    options: FileDecodeOptions,
-    standby: Option<StandbyHandle>,
-    inner: &mut AudioState,
-) -> (Box<dyn Source>, SourceMonitor) {
-    let (file, items, state) = FileSource::new(path, options, inner.seeds.next_u64());
-    let file = file.with_report(crate::file_warnings::log);
-    let retry = file.retry_time();
-    inner.codecs.add(match standby {
-        Some(handle) => Box::new(file.with_standby(handle)),
-        None => Box::new(file),
-    });
-    (Box::new(RingSource::new(items, Pacing::OnDemand)), SourceMonitor::File(state, retry))
-}
-
-fn open_radio(
-    (url, charset): (&HttpUrl, TitleCharset),
-    standby: Option<StandbyHandle>,
-    inner: &mut AudioState,
-) -> (Box<dyn Source>, SourceMonitor) {
-    let seed = inner.seeds.next_u64();
-    let radio = inner.radio_client.open(url.clone(), charset, standby, seed);
-    let RadioHandles { feed, source, items, status: watch, task } = radio;
-    inner.context.add_feeder(Box::new(feed));
-    inner.codecs.add(Box::new(source));
-    inner.background_tasks.push(task);
-    (Box::new(RingSource::new(items, Pacing::Streamed)), SourceMonitor::Radio(watch))
-}
-
-fn open_byte_source(
-    config: &SourceConfig,
-    spec: SampleSpec,
-    standby: &mut Option<StandbyHandle>,
-    inner: &mut AudioState,
-) -> (Box<dyn Source>, SourceMonitor) {
-    let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
-    let (feed, items) = ByteFeed::new(spec, publisher, inner.seeds.next_u64());
-    let feed = match standby.take() {
-        Some(handle) => feed.with_standby(handle),
-        None => feed,
-    };
-    let retry = feed.retry_time();
-    if let Some(feeder) = make_feeder(config, feed, &inner.feeder_counters) {
-        if !feeder.may_block() {
-            inner.context.add_feeder(feeder);
-        } else if let Err(error) = spawn_feeder(feeder) {
-            tracing::error!(%error, source = config.scheme(), "no thread for a device");
-        }
-    }
-    (Box::new(RingSource::new(items, Pacing::Live)), SourceMonitor::Feed(state, retry))
 }
 
 /// A source whose chunks are passed is exact by its server's clock: its input covers no more than
@@ -235,13 +162,3 @@ fn open_byte_source(
 /// without a gap.
 const PASS_BUFFER_MS: u32 = 150;
 const PASS_TIMEOUT_MS: u32 = 100;
-
-/// FIFO counters for the status; their names are stable.
-pub(super) fn counters(fifos: &FifoCounters) -> [(&'static str, u64); 3] {
-    [
-        ("fifos_recreated", &fifos.recreated),
-        ("fifos_reopened", &fifos.reopened),
-        ("fifos_blocked", &fifos.blocked),
-    ]
-    .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
-}

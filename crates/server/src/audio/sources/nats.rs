@@ -2,10 +2,10 @@
 
 use std::io;
 
-use aulos_config::{NatsSource, Station};
+use aulos_config::Station;
+use aulos_config::source::NatsSource;
 use aulos_core::Span;
 use aulos_engine::fanout::TimedChunk;
-use aulos_engine::source::Source;
 use aulos_engine::standby::StandbyHandle;
 use aulos_io::reactor::StationDescriptor;
 use aulos_rt::ring::Consumer;
@@ -13,7 +13,7 @@ use aulos_session::snapcast::SnapcastInputSink;
 
 use super::snapcast::{PassThroughHandles, station_source};
 use super::snapcast_monitor::SnapcastMonitor;
-use super::source_monitor::SourceMonitor;
+use super::source_monitor::OpenedSource;
 use crate::audio::state::AudioState;
 use crate::nats::{PublicationState, PublishedStation};
 
@@ -23,7 +23,7 @@ pub(crate) fn open(
     pass: Option<PassThroughHandles>,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
-) -> (Box<dyn Source>, SourceMonitor) {
+) -> OpenedSource {
     let (sink, items, state) = SnapcastInputSink::new();
     let passes = pass.is_some();
     let (sink, pass) = PassThroughHandles::attach(pass, sink.with_standby(standby));

@@ -1,15 +1,14 @@
 //! Sources that are another Snapcast server.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use aulos_config::SnapcastSource;
+use aulos_config::source::SnapcastSource;
 use aulos_core::{Frames, Span};
 use aulos_engine::ready_chunk::{MAX_WAITING, ReadyChunkQueue, ReadyChunkSink, ready_chunks};
-use aulos_engine::source::{Pacing, RingSource, Source, SourceItem};
+use aulos_engine::source::{Pacing, RingSource, SourceItem};
 use aulos_engine::standby::StandbyHandle;
 use aulos_io::SystemClock;
-use aulos_io::feed::{SnapcastCounters, SnapcastFeeder, SnapcastServer};
+use aulos_io::feed::{SnapcastFeeder, SnapcastServer};
 use aulos_io::reactor::StationDescriptor;
 use aulos_proto::snap::wire::{Auth, Hello, MAX_ID};
 use aulos_rt::ring::Consumer;
@@ -18,7 +17,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use super::snapcast_monitor::SnapcastMonitor;
-use super::source_monitor::SourceMonitor;
+use super::source_monitor::OpenedSource;
 use crate::audio::encoding::buffers;
 use crate::audio::state::AudioState;
 use crate::dial::load_tls_config;
@@ -67,9 +66,7 @@ pub(crate) fn pass_parts(
 pub(crate) fn log_obstacles(inner: &mut AudioState) {
     for running in inner.stations.iter_mut().flatten() {
         for source in &mut running.sources {
-            if let SourceMonitor::Snapcast(monitor) = source {
-                monitor.log_obstacle(&running.config.name);
-            }
+            source.log_obstacle(&running.config.name);
         }
     }
 }
@@ -80,7 +77,7 @@ pub(crate) fn open(
     (station, pass): (&str, Option<PassThroughHandles>),
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
-) -> (Box<dyn Source>, SourceMonitor) {
+) -> OpenedSource {
     let (sink, items, state) = SnapcastInputSink::new();
     let passes = pass.is_some();
     let (sink, pass) = PassThroughHandles::attach(pass, sink.with_standby(standby));
@@ -95,7 +92,7 @@ pub(crate) fn open(
         tls: source.tls.then(|| tls(&source.address.host)),
     };
     let input = SnapcastInput::new(config, sink, SystemClock::now());
-    let counters = Arc::clone(&inner.feeder_counters.snapcast);
+    let counters = Arc::clone(&inner.source_counters.snapcast);
     inner.context.add_feeder(Box::new(SnapcastFeeder::new(server, input, counters)));
     station_source(items, SnapcastMonitor::new(state, passes))
 }
@@ -104,13 +101,8 @@ pub(crate) fn open(
 pub(crate) fn station_source(
     items: Consumer<SourceItem>,
     monitor: SnapcastMonitor,
-) -> (Box<dyn Source>, SourceMonitor) {
-    (Box::new(RingSource::new(items, Pacing::Live)), SourceMonitor::Snapcast(Box::new(monitor)))
-}
-
-/// The counters of all these sources; their names are stable.
-pub(crate) fn counters(counters: &SnapcastCounters) -> [(&'static str, u64); 10] {
-    counters.named().map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+) -> OpenedSource {
+    (Box::new(RingSource::new(items, Pacing::Live)), Box::new(monitor))
 }
 
 /// How the source introduces itself.

@@ -6,6 +6,8 @@ use aulos_engine::ready_chunk::PassThroughState;
 use aulos_rt::LatestReader;
 use aulos_session::snapcast::{PassObstacle, SnapcastInputStatus};
 
+use super::source_monitor::SourceMonitor;
+
 /// The status of a source, and what the log has of it.
 #[derive(Debug)]
 pub(crate) struct SnapcastMonitor {
@@ -19,20 +21,19 @@ impl SnapcastMonitor {
     pub(crate) const fn new(state: LatestReader<SnapcastInputStatus>, passes: bool) -> Self {
         Self { state, passes, logged: None }
     }
+}
 
+impl SourceMonitor for SnapcastMonitor {
     /// Why the source cannot be played.
-    pub(crate) fn problem(&mut self) -> Option<String> {
+    fn problem(&mut self) -> Option<String> {
         self.state.read().error.as_ref().map(ToString::to_string)
     }
 
-    /// When the server is contacted again, if the last connection has failed.
-    pub(crate) fn retry_at(&mut self) -> Option<Instant> {
+    fn retry_at(&mut self) -> Option<Instant> {
         self.state.read().retry_at
     }
 
-    /// Whether its chunks are passed, for a source that is to pass them; `state` is that of its
-    /// station if it is on air.
-    pub(crate) fn pass_status(&mut self, state: Option<PassThroughState>) -> Option<PassStatus> {
+    fn pass_status(&mut self, state: Option<PassThroughState>) -> Option<PassStatus> {
         if !self.passes {
             return None;
         }
@@ -52,8 +53,7 @@ impl SnapcastMonitor {
         Some(PassStatus::Encoded(reason.to_owned()))
     }
 
-    /// Logs a new obstacle.
-    pub(crate) fn log_obstacle(&mut self, station: &str) {
+    fn log_obstacle(&mut self, station: &str) {
         let obstacle = self.state.read().pass_obstacle;
         if obstacle == self.logged {
             return;

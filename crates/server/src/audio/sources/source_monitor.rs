@@ -1,51 +1,56 @@
-//! The state of a station's sources, by type.
+//! What the status asks of an open source; each kind answers where it is opened.
 
+use core::fmt;
+
+use aulos_control::backend::{PassStatus, RadioState, RtpSourceStatus};
 use aulos_core::Instant;
-use aulos_files::source::FileState;
-use aulos_io::RetryTime;
-use aulos_io::feed::FeedState;
-use aulos_rt::LatestReader;
+use aulos_engine::ready_chunk::PassThroughState;
+use aulos_engine::source::Source;
 
 use super::live_input::LiveInput;
-use super::snapcast_monitor::SnapcastMonitor;
-use crate::audio::rtp::RtpSourceHandle;
-use crate::radio::RadioStatusHandle;
 
-/// Handle to the state of a source.
-#[derive(Debug)]
-pub(crate) enum SourceMonitor {
-    /// Generated here or by another station; cannot fail.
-    Generated,
-    /// Raw samples from outside.
-    Feed(LatestReader<FeedState>, RetryTime),
-    /// A decoded file.
-    File(LatestReader<FileState>, RetryTime),
-    /// Web radio.
-    Radio(RadioStatusHandle),
-    /// A mount for live sources.
-    Dj(Box<LiveInput>),
-    /// Another Snapcast server.
-    Snapcast(Box<SnapcastMonitor>),
-    /// RTP packets.
-    Rtp(Box<RtpSourceHandle>),
-}
+/// The station's end of an open source, and its monitor.
+pub(crate) type OpenedSource = (Box<dyn Source>, Box<dyn SourceMonitor>);
 
-impl SourceMonitor {
+/// The state of an open source. The defaults are the answers of one that cannot fail.
+pub(crate) trait SourceMonitor: fmt::Debug + Send {
+    /// Why the source cannot be played.
+    fn problem(&mut self) -> Option<String> {
+        None
+    }
+
     /// When the source is tried again, if it has failed.
-    pub(crate) fn retry_at(&mut self) -> Option<Instant> {
-        match self {
-            Self::Feed(_, retry) | Self::File(_, retry) => retry.get(),
-            Self::Radio(radio) => radio.state().retry_at,
-            Self::Snapcast(monitor) => monitor.retry_at(),
-            Self::Generated | Self::Dj(_) | Self::Rtp(_) => None,
-        }
+    fn retry_at(&mut self) -> Option<Instant> {
+        None
     }
 
     /// The live input, if the source is one.
-    pub(crate) fn live_input(&mut self) -> Option<&mut LiveInput> {
-        match self {
-            Self::Dj(input) => Some(input),
-            _ => None,
-        }
+    fn live_input(&mut self) -> Option<&mut LiveInput> {
+        None
     }
+
+    /// The status of web radio.
+    fn radio(&mut self) -> Option<RadioState> {
+        None
+    }
+
+    /// The status of an RTP source.
+    fn rtp(&mut self) -> Option<RtpSourceStatus> {
+        None
+    }
+
+    /// Whether its chunks are passed, for a source that is to pass them; `state` is that of its
+    /// station if it is on air.
+    fn pass_status(&mut self, _state: Option<PassThroughState>) -> Option<PassStatus> {
+        None
+    }
+
+    /// Logs a new reason why the chunks of this source of `station` are not passed.
+    fn log_obstacle(&mut self, _station: &str) {}
 }
+
+/// The monitor of sound that is generated here or by another station.
+#[derive(Debug)]
+pub(crate) struct NoMonitor;
+
+impl SourceMonitor for NoMonitor {}

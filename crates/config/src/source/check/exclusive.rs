@@ -11,7 +11,7 @@ use crate::model::Config;
 use crate::names::Endpoint;
 use crate::problem::Problems;
 use crate::settings::ListenEndpoints;
-use crate::source::SourceConfig;
+use crate::source::LocalPath;
 use crate::station::Station;
 
 /// Reports FIFOs and TCP ports that two sources, or a source and another listener, would open.
@@ -30,22 +30,27 @@ pub(crate) fn check(
                 continue;
             };
             let name = station.name.as_str();
-            let (what, user) = match &source.config {
-                // A device, such as /dev/zero, may have many readers.
-                SourceConfig::Pipe { path, .. } if !path.starts_with("/dev") => {
-                    let other =
-                        fifos.insert(&**path, name).map(|other| format!("station `{other}`"));
-                    (format!("the FIFO {}", path.display()), other)
+            let (what, user) = if let Some(address) = source.config.listen_address() {
+                if address.port == 0 {
+                    continue;
                 }
-                SourceConfig::TcpServer { address, .. } if address.port != 0 => {
-                    let same = ports.entry(address.port).or_default();
-                    let overlap =
-                        same.iter().find(|(other, _)| overlaps(&other.host, &address.host));
-                    let other = overlap.map(|(_, user)| user.clone());
-                    same.push((address, format!("station `{name}`")));
-                    (format!("TCP port {}", address.port), other)
-                }
-                _ => continue,
+                let same = ports.entry(address.port).or_default();
+                let overlap = same.iter().find(|(other, _)| overlaps(&other.host, &address.host));
+                let other = overlap.map(|(_, user)| user.clone());
+                same.push((address, format!("station `{name}`")));
+                (format!("TCP port {}", address.port), other)
+            } else {
+                let path = match source.config.local_path() {
+                    // A device, such as /dev/zero, may have many readers.
+                    Some(LocalPath::NewFifo(path) | LocalPath::Fifo(path))
+                        if !path.starts_with("/dev") =>
+                    {
+                        path
+                    }
+                    _ => continue,
+                };
+                let other = fifos.insert(path, name).map(|other| format!("station `{other}`"));
+                (format!("the FIFO {}", path.display()), other)
             };
             if let Some(user) = user {
                 let hint = "give each source its own; to play a station in another one, use meta:";
@@ -66,7 +71,7 @@ fn occupied_ports<'a>(all: &'a [Station], listen: &'a ListenEndpoints) -> Occupi
     }
     for station in all {
         for source in &station.sources {
-            if let SourceConfig::Icecast(mount) = &source.config {
+            if let Some(mount) = source.config.mount() {
                 let user = format!("a mount of station `{}`", station.name);
                 ports.entry(mount.address.port).or_default().push((&mount.address, user));
             }

@@ -1,0 +1,37 @@
+//! The counters of all sources, by kind.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use aulos_io::feed::{DjCounters, SnapcastCounters};
+
+use crate::feeder::FeederCounters;
+
+/// Counters that the sources of a kind share.
+#[derive(Debug, Default)]
+pub(crate) struct SourceCounters {
+    pub(crate) djs: Arc<DjCounters>,
+    pub(crate) feeders: FeederCounters,
+    pub(crate) snapcast: Arc<SnapcastCounters>,
+}
+
+impl SourceCounters {
+    /// The values for the status; their names are stable.
+    pub(crate) fn values(&self) -> Vec<(&'static str, u64)> {
+        let Self { djs, feeders, snapcast } = self;
+        let FeederCounters { fifos, refused, overruns } = feeders;
+        let counters = [
+            ("djs_on_air", &djs.started),
+            ("djs_cut_stalled", &djs.stalled),
+            ("djs_cut_unplayable", &djs.unplayable),
+            ("djs_broken", &djs.broken),
+            ("source_connections_refused_request", refused),
+            ("source_device_overruns", overruns),
+            ("fifos_recreated", &fifos.recreated),
+            ("fifos_reopened", &fifos.reopened),
+            ("fifos_blocked", &fifos.blocked),
+        ];
+        let counters = counters.into_iter().chain(snapcast.named());
+        counters.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).collect()
+    }
+}
