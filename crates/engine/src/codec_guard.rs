@@ -22,9 +22,10 @@ use core::fmt;
 use core::panic::AssertUnwindSafe;
 use std::panic::{PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use aulos_rt::scratch::outside_scratch;
+use portable_atomic::AtomicU64;
 
 /// A third-party library that decodes, encodes or parses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use aulos_core::{Chunk, Instant, Span};
 use aulos_rt::SharedPooled;
+use portable_atomic::AtomicU64;
 
 /// A chunk whose bytes live in a station's pool, on its way to the reactors.
 #[derive(Clone, Debug)]

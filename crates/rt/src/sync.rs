@@ -6,8 +6,11 @@
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
 };
+
+// Some routers (MIPS, old Arm, PowerPC) have no 64-bit atomics.
+pub(crate) use portable_atomic::AtomicU64;
 
 /// A cell with loom's interface: access by closure, so that a model sees when it happens.
 #[derive(Debug, Default)]

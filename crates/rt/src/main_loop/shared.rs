@@ -1,6 +1,8 @@
 //! State that a loop shares with its handles, tasks and timers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use portable_atomic::AtomicU64;
 
 use super::task_list::Runnable;
 use super::timer_heap::ArmedTimer;

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
+use portable_atomic::AtomicU64;
 
 /// End of a timer, in nanoseconds.
 #[derive(Clone, Copy, Debug)]

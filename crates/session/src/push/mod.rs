@@ -15,10 +15,11 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use aulos_core::{Backoff, Instant, Span};
 use aulos_proto::icecast::{IcecastUrl, SourceMethod, SourceResponse, StreamMetadata};
+use portable_atomic::AtomicU64;
 
 use error::COUNTER_NAMES;
 pub use error::PushError;

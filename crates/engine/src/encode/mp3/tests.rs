@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use rusty_mp3::{Error, Mp3Decoder};
 
 use super::*;
+use crate::encode::MP3_KBPS;
 
 fn spec(hz: u32, channels: u8) -> SampleSpec {
     let layout = ChannelLayout::new(channels.into()).unwrap();
