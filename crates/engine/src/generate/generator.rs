@@ -1,8 +1,8 @@
 //! The generators as values, so that nothing above knows them one by one.
 
-use aulos_core::{Db, Frames, SampleSpec};
+use aulos_core::{Frames, SampleSpec};
 
-use super::{Demo, Tone};
+use super::{Demo, Tone, ToneConfig};
 use crate::source::Source;
 
 /// What a generated source plays.
@@ -11,13 +11,8 @@ use crate::source::Source;
 pub enum Generator {
     /// The demo programme, in stereo.
     Demo,
-    /// A sine tone.
-    Tone {
-        /// Frequency in Hz, below half the rate.
-        hz: f64,
-        /// Peak level.
-        dbfs: Db,
-    },
+    /// One sine or two.
+    Tone(ToneConfig),
 }
 
 impl Generator {
@@ -26,7 +21,7 @@ impl Generator {
     pub const fn scheme(self) -> &'static str {
         match self {
             Self::Demo => "demo",
-            Self::Tone { .. } => "tone",
+            Self::Tone(_) => "tone",
         }
     }
 
@@ -35,8 +30,8 @@ impl Generator {
     pub fn source(self, spec: SampleSpec, quantum: Frames) -> Box<dyn Source> {
         match self {
             Self::Demo => Box::new(Demo::new(spec.rate, quantum)),
-            Self::Tone { hz, dbfs } => {
-                Box::new(Tone::new(hz, dbfs, spec.rate, spec.layout, quantum))
+            Self::Tone(config) => {
+                Box::new(Tone::with_config(config, spec.rate, spec.layout, quantum))
             }
         }
     }

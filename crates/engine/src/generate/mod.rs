@@ -16,4 +16,4 @@ mod voice;
 pub use demo::Demo;
 pub use generator::Generator;
 pub use loop_source::{LoopSource, MAX_LOOP_SAMPLES};
-pub use tone::Tone;
+pub use tone::{Cadence, Sine, Tone, ToneConfig};
