@@ -4,7 +4,7 @@
 FEATURES ?= alsa,alsa-hw,hooks,mdns,pulse
 # Identical functions once, where rustc links with LLD, which can do that.
 FOLD = $(shell rustc -vV | grep -q 'host: x86_64-unknown-linux-gnu' && echo ,--icf=all)
-.PHONY: help run install install-capi player check test test-ray wheel release soak lint fmt book doc bench fuzz rtsan
+.PHONY: help run install install-capi player check test test-ray wheel publish-check release soak lint fmt book doc bench fuzz rtsan
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ check: ## run format, lints, and unit tests of the crates that differ from HEAD
 
 test:  ## install what the tests need, then run all checks and tests
 	@scripts/test --setup
+
+publish-check: ## run what registries check: the oldest Rust, every crate and the Python package from its source
+	@scripts/publish-check
 
 release: ## make the packages of a release: binary, .deb, container image, bill of materials
 	@scripts/release

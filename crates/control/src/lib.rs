@@ -59,3 +59,8 @@ pub use views::icecast::{IcecastView, set_icecast_sources};
 pub use views::meter_feed::{MeterFrames, MeterSnapshot, status_notification};
 pub use views::run_statistics::{CALL_SECONDS, Histogram};
 pub use views::snapshot::{ClientSnapshot, ServerSnapshot, StationSnapshot};
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
