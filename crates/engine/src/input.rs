@@ -214,7 +214,7 @@ impl Input {
             };
             if self.staged.frames() >= most + ahead {
                 self.full = true;
-                self.servo.hold(now);
+                self.servo.mark_full(now);
                 return;
             }
             match self.source.pull(now, &mut self.block) {
@@ -249,7 +249,7 @@ impl Input {
         let drift = if self.ready_chunks.is_some() {
             self.servo.follow(fill + self.latency(), elapsed)
         } else if self.full {
-            self.servo.update_held(fill, elapsed)
+            self.servo.update_full(fill, elapsed)
         } else {
             self.servo.update(fill, elapsed)
         };
@@ -481,7 +481,7 @@ impl Input {
         self.staged.clear();
         self.ready_chunks.iter_mut().for_each(ReadyChunkQueue::clear);
         self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
-        self.servo.interrupt();
+        self.servo.mark_discontinuity();
     }
 
     /// Whether it may play later than its buffer says, so that a sound after silence is complete.

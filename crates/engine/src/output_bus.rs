@@ -97,12 +97,15 @@ impl OutputBus {
         discard: &mut impl FnMut(u64, BusOutput),
     ) {
         let refused = match output {
-            BusOutput::RecordTap(tap) if let TapPoint::Input(input) = tap.side() => {
-                match inputs.get_mut(input) {
+            BusOutput::RecordTap(tap) => match tap.side() {
+                TapPoint::Input(input) => match inputs.get_mut(input) {
                     Some(input) => input.attach_record_tap(number, tap),
                     None => Some(tap),
+                },
+                TapPoint::Output => {
+                    return self.outputs.push((number, BusOutput::RecordTap(tap)));
                 }
-            }
+            },
             output => return self.outputs.push((number, output)),
         };
         if let Some(tap) = refused {

@@ -18,7 +18,7 @@ use aulos_core::{Frames, Instant, Ppm, SampleRate, Span};
 use rate::RateEstimator;
 
 /// Computes the drift to resample by from arrivals and the fill of a buffer: the sender's drift, up
-/// to plus or minus [`Servo::RANGE`], and at most [`Servo::CORRECTION`] more or less to bring the
+/// to plus or minus [`Servo::MAX_DRIFT`], and at most [`Servo::MAX_CORRECTION`] more or less to bring the
 /// buffer to its target.
 #[derive(Clone, Debug)]
 pub struct Servo {
@@ -26,28 +26,29 @@ pub struct Servo {
     /// A fill above the target is kept, up to this.
     max_target: Option<f64>,
     /// The fill that is kept, once it is determined.
-    goal: Option<f64>,
+    kept_fill: Option<f64>,
     rate: RateEstimator,
     /// The largest errors of the last seconds, oldest first.
     peaks: [f64; PEAKS],
     len: usize,
     /// The largest error of the current second, and its elapsed part.
-    peak: f64,
+    peak_error: f64,
     elapsed: f64,
     /// Error of the fill, and whether it is being corrected.
     error: f64,
     correcting: bool,
     /// Time for which the buffer has been full without missing audio.
-    held_s: f64,
-    drift: f64,
+    full_s: f64,
+    /// The drift to resample by, as it was returned last.
+    output: f64,
 }
 
 impl Servo {
     /// The largest drift of a sender that is followed.
-    pub const RANGE: Ppm = Ppm::from_ppm(2_000);
+    pub const MAX_DRIFT: Ppm = Ppm::from_ppm(2_000);
 
     /// Maximum correction of the fill, two thirds of a cent: inaudible.
-    pub const CORRECTION: Ppm = Ppm::from_ppm(400);
+    pub const MAX_CORRECTION: Ppm = Ppm::from_ppm(400);
 
     /// A servo that keeps a buffer at `target`, or at the fill it finds above that, up to `keeps`.
     #[must_use]
@@ -55,31 +56,31 @@ impl Servo {
         Self {
             target: target.as_secs_f64(),
             max_target: keeps.map(Span::as_secs_f64),
-            goal: None,
+            kept_fill: None,
             rate: RateEstimator::new(),
             peaks: [0.0; PEAKS],
             len: 0,
-            peak: f64::NEG_INFINITY,
+            peak_error: f64::NEG_INFINITY,
             elapsed: 0.0,
             error: 0.0,
             correcting: false,
-            held_s: 0.0,
-            drift: 0.0,
+            full_s: 0.0,
+            output: 0.0,
         }
     }
 
     /// Reading of the buffer begins. The sender's rate is known already, or from the last time.
     pub const fn restart(&mut self) {
-        self.goal = None;
+        self.kept_fill = None;
         self.clear_error();
         self.correcting = false;
-        self.drift = self.rate.rate();
+        self.output = self.rate.rate();
     }
 
     /// The next arrivals do not continue the previous ones: the sender has gone, or its audio was
     /// discarded. Its rate is kept.
-    pub const fn interrupt(&mut self) {
-        self.rate.interrupt();
+    pub const fn mark_discontinuity(&mut self) {
+        self.rate.mark_discontinuity();
     }
 
     /// Adds an arrival of `frames` frames of the sender's `rate` at `at`.
@@ -92,8 +93,8 @@ impl Servo {
 
     /// The buffer is full at `now`: the sender waits for us, so its arrival times carry no
     /// information.
-    pub fn hold(&mut self, now: Instant) {
-        self.rate.hold(now);
+    pub fn mark_full(&mut self, now: Instant) {
+        self.rate.mark_full(now);
     }
 
     /// Updates with the `fill` after `elapsed` time; returns the drift to resample by: positive
@@ -103,13 +104,13 @@ impl Servo {
     /// A few multiplications.
     pub fn update(&mut self, fill: Span, elapsed: Span) -> Ppm {
         let fill = fill.as_secs_f64();
-        let goal = self.goal(fill);
-        self.held_s = 0.0;
+        let kept = self.kept_fill(fill);
+        self.full_s = 0.0;
         // The fill of the most punctual arrival: late audio will still arrive.
-        self.peak = self.peak.max(fill - goal);
+        self.peak_error = self.peak_error.max(fill - kept);
         self.elapsed += elapsed.as_secs_f64();
         if self.elapsed >= PEAK_S {
-            self.take_second_peak();
+            self.finish_peak_second();
         }
         let rate = self.rate.rate();
         if rate != 0.0 || self.error.abs() > self.tolerance() {
@@ -127,19 +128,19 @@ impl Servo {
     ///
     /// # Real-time
     /// A few multiplications.
-    pub fn update_held(&mut self, fill: Span, elapsed: Span) -> Ppm {
-        let Some(missing) = self.rate.missing() else { return self.slew(0.0, elapsed) };
-        let goal = self.goal(fill.as_secs_f64());
+    pub fn update_full(&mut self, fill: Span, elapsed: Span) -> Ppm {
+        let Some(backlog) = self.rate.backlog() else { return self.slew(0.0, elapsed) };
+        let kept = self.kept_fill(fill.as_secs_f64());
         self.clear_error();
-        self.error = (fill + missing).as_secs_f64() - goal;
+        self.error = (fill + backlog).as_secs_f64() - kept;
         self.correcting = self.error > SETTLED_S;
         if self.correcting {
-            self.held_s = 0.0;
+            self.full_s = 0.0;
             return self.slew(self.rate.rate() + self.correction(self.error), elapsed);
         }
         // A small buffer may be filled by one burst.
-        self.held_s += elapsed.as_secs_f64();
-        if self.held_s >= HELD_S {
+        self.full_s += elapsed.as_secs_f64();
+        if self.full_s >= PACED_AFTER_S {
             self.rate.reset();
         }
         self.slew(self.rate.rate(), elapsed)
@@ -152,7 +153,7 @@ impl Servo {
     /// A few multiplications.
     pub fn follow(&mut self, fill: Span, elapsed: Span) -> Ppm {
         let error = fill.as_secs_f64() - self.target;
-        let most = f64::from(Self::CORRECTION.as_ppb()) * 1e-9;
+        let most = f64::from(Self::MAX_CORRECTION.as_ppb()) * 1e-9;
         let wanted = if error.abs() < EXACT_S { 0.0 } else { error / FOLLOW_TIME_S };
         self.slew(wanted.clamp(-most, most), elapsed)
     }
@@ -163,19 +164,19 @@ impl Servo {
         ppm(self.rate.rate())
     }
 
-    fn goal(&mut self, fill: f64) -> f64 {
+    fn kept_fill(&mut self, fill: f64) -> f64 {
         let keeps = self.max_target.unwrap_or(self.target);
-        *self.goal.get_or_insert_with(|| fill.min(keeps).max(self.target))
+        *self.kept_fill.get_or_insert_with(|| fill.min(keeps).max(self.target))
     }
 
-    fn take_second_peak(&mut self) {
+    fn finish_peak_second(&mut self) {
         if self.len == PEAKS {
             self.peaks.copy_within(1.., 0);
             self.len -= 1;
         }
-        self.peaks[self.len] = self.peak;
+        self.peaks[self.len] = self.peak_error;
         self.len += 1;
-        (self.peak, self.elapsed) = (f64::NEG_INFINITY, 0.0);
+        (self.peak_error, self.elapsed) = (f64::NEG_INFINITY, 0.0);
         let mut sorted = self.peaks;
         let sorted = &mut sorted[..self.len];
         sorted.sort_unstable_by(f64::total_cmp);
@@ -183,7 +184,7 @@ impl Servo {
     }
 
     const fn clear_error(&mut self) {
-        (self.len, self.peak, self.elapsed, self.error) = (0, f64::NEG_INFINITY, 0.0, 0.0);
+        (self.len, self.peak_error, self.elapsed, self.error) = (0, f64::NEG_INFINITY, 0.0, 0.0);
     }
 
     fn tolerance(&self) -> f64 {
@@ -191,16 +192,16 @@ impl Servo {
     }
 
     fn correction(&self, error: f64) -> f64 {
-        let time = (self.target * TIME_CONSTANT).clamp(MIN_TIME_S, MAX_TIME_S);
-        let most = f64::from(Self::CORRECTION.as_ppb()) * 1e-9;
+        let time = (self.target * TIME_CONSTANT_FACTOR).clamp(MIN_TIME_S, MAX_TIME_S);
+        let most = f64::from(Self::MAX_CORRECTION.as_ppb()) * 1e-9;
         (error / time).clamp(-most, most)
     }
 
     /// Moves the drift towards `wanted`, no faster than pitch may change.
     fn slew(&mut self, wanted: f64, elapsed: Span) -> Ppm {
         let most = SLEW_PER_S * elapsed.as_secs_f64();
-        self.drift += (wanted - self.drift).clamp(-most, most);
-        ppm(self.drift)
+        self.output += (wanted - self.output).clamp(-most, most);
+        ppm(self.output)
     }
 }
 
@@ -232,13 +233,13 @@ const SETTLED_S: f64 = 0.002;
 
 /// A small error decays to a third within this many times the target (80 s for 400 ms), which
 /// limits the pitch jitter to a few hundredths of a cent.
-const TIME_CONSTANT: f64 = 200.0;
+const TIME_CONSTANT_FACTOR: f64 = 200.0;
 const MIN_TIME_S: f64 = 40.0;
 const MAX_TIME_S: f64 = 400.0;
 
 /// A sender whose buffer is full for this long without a pause, and that owes no audio, is paced by
 /// us.
-const HELD_S: f64 = 5.0;
+const PACED_AFTER_S: f64 = 5.0;
 
 /// A third of a cent per second.
 const SLEW_PER_S: f64 = 200e-6;

@@ -73,15 +73,15 @@ impl ConnectionPermit {
         self.cut.notified().await;
     }
 
-    /// Runs a connection until it ends or loses its slot; the latter is counted in `cut`.
+    /// Runs a connection until it ends or loses its slot; the latter is counted in `revocations`.
     pub(crate) async fn run_until_revoked(
         &self,
         connection: impl Future<Output = ()>,
-        cut: &AtomicU64,
+        revocations: &AtomicU64,
     ) {
         tokio::select! {
             biased;
-            () = self.revoked() => count(cut),
+            () = self.revoked() => count(revocations),
             () = connection => {}
         }
     }
@@ -177,7 +177,7 @@ impl SlotTable {
         let (address, is_local) = (address_key(from), from.is_loopback());
         self.check_share(address, sharing)?;
         if self.open.len() >= self.total {
-            self.cut_oldest(|_| true).ok_or(SlotError::Full)?;
+            self.evict_oldest_pending(|_| true).ok_or(SlotError::Full)?;
         }
         let id = self.next;
         self.next += 1;
@@ -189,9 +189,9 @@ impl SlotTable {
     /// Checks that an address may hold one more slot; its oldest connection without a request gives
     /// way.
     fn check_share(&mut self, address: u128, sharing: Sharing) -> Result<(), SlotError> {
-        let same = |one: &Connection| one.address == address;
-        if sharing == Sharing::Limited && self.count(same) >= self.total / ADDRESS_SHARE {
-            self.cut_oldest(same).ok_or(SlotError::AddressShare)?;
+        let has_address = |one: &Connection| one.address == address;
+        if sharing == Sharing::Limited && self.count(has_address) >= self.total / ADDRESS_SHARE {
+            self.evict_oldest_pending(has_address).ok_or(SlotError::AddressShare)?;
         }
         Ok(())
     }
@@ -213,21 +213,21 @@ impl SlotTable {
     fn establish(&mut self, id: u64, trusted: bool) -> Result<(), SlotError> {
         // The slot was taken away a moment ago.
         let one = self.open.get(&id).ok_or(SlotError::Full)?;
-        let standing = if trusted || one.is_local {
+        let stage = if trusted || one.is_local {
             ConnectionStage::Trusted
         } else {
             ConnectionStage::Anonymous
         };
-        if one.stage >= standing {
+        if one.stage >= stage {
             return Ok(());
         }
         let limit = self.total - self.total / RESERVED_SHARE;
         let anonymous = |one: &Connection| one.stage == ConnectionStage::Anonymous;
-        if standing == ConnectionStage::Anonymous && self.count(anonymous) >= limit {
+        if stage == ConnectionStage::Anonymous && self.count(anonymous) >= limit {
             return Err(SlotError::Full);
         }
         if let Some(one) = self.open.get_mut(&id) {
-            one.stage = standing;
+            one.stage = stage;
         }
         Ok(())
     }
@@ -241,9 +241,9 @@ impl SlotTable {
     }
 
     /// Closes the oldest matching connection that has made no request.
-    fn cut_oldest(&mut self, which: impl Fn(&Connection) -> bool) -> Option<()> {
-        let gives_way = |one: &Connection| one.stage == ConnectionStage::Pending && which(one);
-        let (&id, _) = self.open.iter().find(|(_, one)| gives_way(one))?;
+    fn evict_oldest_pending(&mut self, which: impl Fn(&Connection) -> bool) -> Option<()> {
+        let is_evictable = |one: &Connection| one.stage == ConnectionStage::Pending && which(one);
+        let (&id, _) = self.open.iter().find(|(_, one)| is_evictable(one))?;
         self.open.remove(&id)?.cut.notify_one();
         Some(())
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_has_a_quarter_of_the_slots_and_its_oldest_half_request_gives_way() {
+    fn one_address_has_a_quarter_of_the_slots_and_its_oldest_half_request_is_evictable() {
         let mut table = SlotTable::new(TOTAL);
         let quarter = TOTAL / ADDRESS_SHARE;
         let ids: Vec<_> = (0..quarter).map(|_| enter(&mut table, address(1)).unwrap()).collect();

@@ -103,7 +103,7 @@ struct NormalizeRun<'a> {
 impl NormalizeRun<'_> {
     fn begin(&mut self) {
         if !self.single && !self.args.json {
-            self.output.print(&output::header());
+            self.output.print(&output::row_header());
         }
     }
 
@@ -142,7 +142,7 @@ impl NormalizeRun<'_> {
             (true, _) => output::json(row, self.args, &remarks),
             (false, Ok(outcome)) if self.single => output::table(outcome),
             (false, _) if self.single => String::new(),
-            (false, _) => output::line(row),
+            (false, _) => output::format_row(row),
         };
         self.bar.suspend(|| self.output.print(&text));
         let name = plain(&row.task.to.to_string_lossy());

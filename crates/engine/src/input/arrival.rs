@@ -19,7 +19,7 @@ impl Input {
         self.record(arrival, pause);
         if self.timing.has_clock() {
             if self.ended || self.lost || self.block.rate() != self.staged.rate() {
-                self.servo.interrupt();
+                self.servo.mark_discontinuity();
             }
             self.servo.push_arrival(arrival, self.block.frames(), self.block.rate());
         }

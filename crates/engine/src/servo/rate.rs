@@ -92,7 +92,7 @@ impl RateEstimator {
 
     /// The next arrivals do not continue the previous ones. The rate is kept: it belongs to a
     /// clock, which is probably the same one.
-    pub(super) const fn interrupt(&mut self) {
+    pub(super) const fn mark_discontinuity(&mut self) {
         let rate = self.rate;
         *self = Self::new();
         self.rate = rate;
@@ -136,7 +136,7 @@ impl RateEstimator {
     }
 
     /// The buffer is full at `now`: arrivals around this time are paced by us.
-    pub(super) fn hold(&mut self, now: Instant) {
+    pub(super) fn mark_full(&mut self, now: Instant) {
         self.slot = None;
         if let Some(origin) = self.origin {
             self.held_until = now.since(origin).as_secs_f64() + SLOT_S;
@@ -145,7 +145,7 @@ impl RateEstimator {
 
     /// Audio that the sender has sent, or should have, beyond what has arrived; `None` while its
     /// clock is not known well enough.
-    pub(super) fn missing(&self) -> Option<Span> {
+    pub(super) fn backlog(&self) -> Option<Span> {
         let anchor = self.anchor.filter(|_| self.accepted >= ESTABLISHED_SLOTS)?;
         let expected = anchor.ahead + self.rate * (self.last.at - anchor.at);
         Some(span(expected - self.last.ahead))

@@ -130,7 +130,7 @@ impl World {
         loop {
             if self.staged >= 2.0 * target {
                 full = true;
-                self.servo.hold(self.now);
+                self.servo.mark_full(self.now);
                 break;
             }
             let Some(received) = self.ring.pop_front() else { break };
@@ -155,7 +155,7 @@ impl World {
                 self.staged -= read;
                 let fill = self.fill();
                 let drift = if full {
-                    self.servo.update_held(fill, QUANTUM)
+                    self.servo.update_full(fill, QUANTUM)
                 } else {
                     self.servo.update(fill, QUANTUM)
                 };
@@ -397,7 +397,7 @@ fn the_drift_estimate_survives_switches_and_reconnections() {
         let back = world.run(Span::from_secs(10));
         assert!((back.rate - ppm).abs() <= 2.0 && (back.least - ppm).abs() <= 30.0, "{back:?}");
         // The sender disconnects, and returns with the same card.
-        world.servo.interrupt();
+        world.servo.mark_discontinuity();
         world.stall(Span::from_secs(20), Stall::Loses);
         let back = world.run(MINUTE);
         println!("{ppm} ppm: {back:.1?}");
@@ -405,7 +405,7 @@ fn the_drift_estimate_survives_switches_and_reconnections() {
         let later = world.run(MINUTE * 20);
         assert!((later.rate - ppm).abs() <= 2.0 && later.astray <= 26.0, "{later:?}");
         // The next one has another card.
-        world.servo.interrupt();
+        world.servo.mark_discontinuity();
         world.ppm = 0.0;
         world.run(MINUTE * 10);
         let exact = world.run(MINUTE * 10);
@@ -423,7 +423,7 @@ fn a_sender_that_waits_for_us_has_our_clock() {
     // Also after a sender whose clock is known.
     let mut world = World::new(700.0);
     world.run(MINUTE * 10);
-    world.servo.interrupt();
+    world.servo.mark_discontinuity();
     world.paced_by_us = true;
     world.run(MINUTE);
     let report = world.run(MINUTE * 60);

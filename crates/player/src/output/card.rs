@@ -1,7 +1,7 @@
 //! A sound card that exists only as a clock.
 //!
 //! It takes frames from its buffer at its own rate, and each sounds a fixed latency later. `null`
-//! is such a card; for files and pipes it is the promise when their frames sound.
+//! is such a card; for files and pipes it defines when their frames sound.
 
 use aulos_core::{Frames, Instant, SampleRate, Span};
 use aulos_session::player::DevicePosition;
@@ -17,7 +17,7 @@ pub(crate) struct CardConfig {
     pub(crate) buffer: Span,
     /// Room in the buffer at which it asks for frames; at most the buffer.
     pub(crate) period: Span,
-    /// By how much a frame may be late before the card stands still.
+    /// By how much a frame may be late before it is an underrun.
     pub(crate) patience: Span,
 }
 
@@ -26,12 +26,12 @@ pub(crate) struct VirtualCard {
     config: CardConfig,
     /// Nanoseconds of one frame.
     frame: f64,
-    /// When the first frame left the buffer.
-    start: Instant,
+    /// When the first frame left the buffer, or would have: an underrun moves it.
+    origin: Instant,
     written: u64,
     buffer: u64,
     period: u64,
-    /// How often it has stood still for want of frames.
+    /// Number of underruns.
     pub(crate) stops: u64,
 }
 
@@ -41,7 +41,7 @@ impl VirtualCard {
         let period = in_frames(config.period.min(config.buffer)).max(1);
         Self {
             frame: 1e9 / (f64::from(rate.hz()) * (1.0 + config.ppm * 1e-6)),
-            start: now,
+            origin: now,
             written: 0,
             buffer: in_frames(config.buffer).max(period),
             period,
@@ -52,12 +52,12 @@ impl VirtualCard {
 
     /// Frames that fit into the buffer now: none, or at least a period.
     pub(crate) fn writable_frames(&mut self, now: Instant) -> Frames {
-        let late = self.frames(now - self.start - self.config.latency - self.config.patience);
-        if late > self.written {
+        let due = self.frames(now - self.origin - self.config.latency - self.config.patience);
+        if due > self.written {
             self.stops += 1;
-            self.start = now - self.span(self.written) - self.config.latency;
+            self.origin = now - self.span(self.written) - self.config.latency;
         }
-        let room = (self.frames(now - self.start) + self.buffer).saturating_sub(self.written);
+        let room = (self.frames(now - self.origin) + self.buffer).saturating_sub(self.written);
         Frames(if room < self.period { 0 } else { room })
     }
 
@@ -65,17 +65,17 @@ impl VirtualCard {
         self.written += frames.0;
     }
 
-    /// When [`room`](Self::room) has room for the next period.
+    /// When [`writable_frames`](Self::writable_frames) has room for the next period.
     pub(crate) fn next_room(&self) -> Instant {
         let frames = (self.written + self.period).saturating_sub(self.buffer);
-        self.start + self.span(frames)
+        self.origin + self.span(frames)
     }
 
     /// The last frame that has sounded, and when exactly. Before the first frame that time is to
     /// come.
     pub(crate) fn position(&self, now: Instant) -> DevicePosition {
-        let sounded = self.frames(now - self.start - self.config.latency).min(self.written);
-        let at = self.start + self.config.latency + self.span(sounded);
+        let sounded = self.frames(now - self.origin - self.config.latency).min(self.written);
+        let at = self.origin + self.config.latency + self.span(sounded);
         DevicePosition { played: Frames(sounded), at }
     }
 
@@ -105,7 +105,7 @@ impl VirtualCard {
     }
 }
 
-/// A card as sound servers have them: the fewer wake-ups, the less they cost.
+/// A card with the buffer of usual sound servers: long periods, since each wake-up costs.
 pub(super) const NULL_CARD: CardConfig = CardConfig {
     ppm: 0.0,
     latency: Span::from_millis(10),
@@ -126,9 +126,8 @@ pub(super) const ALSA_CARD: CardConfig = CardConfig { buffer: Span::from_millis(
 /// Until the device is chosen.
 pub(super) const AUTO_CARD: CardConfig = CardConfig { latency: Span::ZERO, ..NULL_CARD };
 
-/// The promise of files and pipes: the first frame of a block sounds 10 ms after its write, as with
-/// snapclient's file player. What comes late is written in full, so that a busy machine leaves no
-/// trace in a file.
+/// For files and pipes: the first frame of a block sounds 10 ms after its write, as with snapclient's
+/// file player. A late block is written in full, so that a busy machine leaves no gap in a file.
 pub(super) const STREAM_CARD: CardConfig = CardConfig {
     ppm: 0.0,
     latency: Span::from_millis(10),
@@ -199,7 +198,7 @@ mod tests {
         let config = CardConfig { patience: Span::from_millis(500), ..CONFIG };
         let mut card = VirtualCard::new(config, SampleRate::HZ_48000, start());
         let now = run(&mut card, 1);
-        let late = card.writable_frames(now + Span::from_millis(400));
+        let due = card.writable_frames(now + Span::from_millis(400));
         assert!(late >= Frames(400 * 48));
         card.wrote(late);
         assert_eq!(

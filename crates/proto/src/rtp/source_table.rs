@@ -1,4 +1,4 @@
-//! Table of the sources of one port, with their addresses and a bound on their number.
+//! Table of the sources of one port, with their addresses and a bound on their slot.
 //!
 //! A flood of forged sources must not cost memory and must not stop a running stream. When the
 //! table is full, the least recently received source that is not validated is removed; a validated
@@ -13,7 +13,7 @@ use super::ssrc_map::SsrcMap;
 
 /// Configuration of a [`SourceTable`].
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
+#[allow(clippy::exhaustive_structs, reason = "a configuration, made with Default and changed")]
 pub struct SourceTableConfig {
     /// Maximum number of sources; 1 to 1,048,576.
     pub capacity: usize,
@@ -35,7 +35,7 @@ pub struct SourceId(u32);
 
 /// Result of looking up a packet's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
+#[allow(clippy::exhaustive_enums, reason = "a receiver has to handle every case")]
 pub enum SourceLookup<T> {
     /// A known source.
     Known(SourceId),
@@ -113,8 +113,8 @@ impl<T> SourceTable<T> {
         from: SocketAddr,
         make: impl FnOnce() -> T,
     ) -> SourceLookup<T> {
-        if let Some(number) = self.slots.find(ssrc) {
-            return self.update_known(now, number, from);
+        if let Some(slot) = self.slots.find(ssrc) {
+            return self.update_known(now, slot, from);
         }
         let evicted = if self.slots.len() < self.slots.capacity() {
             None
@@ -126,9 +126,9 @@ impl<T> SourceTable<T> {
             return SourceLookup::Full;
         };
         match self.slots.insert(ssrc, SourceEntry { from, last_received: now, value: make() }) {
-            Some(number) => {
+            Some(slot) => {
                 self.stats.inserted += 1;
-                SourceLookup::Inserted(SourceId(number), evicted)
+                SourceLookup::Inserted(SourceId(slot), evicted)
             }
             None => SourceLookup::Full,
         }
@@ -155,10 +155,10 @@ impl<T> SourceTable<T> {
     /// # Real-time
     /// Neither allocates nor frees, but for the value that it returns.
     pub fn expire(&mut self, now: Instant, limit: Span) -> Option<(u32, T)> {
-        let quiet = |number: &u32| self.idle_time(now, *number) >= limit;
+        let quiet = |slot: &u32| self.idle_time(now, *slot) >= limit;
         let oldest = [false, true].into_iter().filter_map(|proven| self.slots.least_recent(proven));
-        let number = oldest.filter(quiet).max_by_key(|number| self.idle_time(now, *number))?;
-        self.remove(SourceId(number))
+        let slot = oldest.filter(quiet).max_by_key(|slot| self.idle_time(now, *slot))?;
+        self.remove(SourceId(slot))
     }
 
     /// The value of a source.
@@ -197,8 +197,8 @@ impl<T> SourceTable<T> {
     /// All sources with their SSRCs, beginning after `ssrc`: a report has room for 31, and the next
     /// one continues after the last source reported.
     pub fn iter_mut_after(&mut self, ssrc: u32) -> impl Iterator<Item = (u32, &mut T)> {
-        let number = self.slots.find(ssrc).unwrap_or(0);
-        let entries = self.slots.iter_mut_after(number);
+        let slot = self.slots.find(ssrc).unwrap_or(0);
+        let entries = self.slots.iter_mut_after(slot);
         entries.map(|(ssrc, entry)| (ssrc, &mut entry.value))
     }
 
@@ -220,21 +220,21 @@ impl<T> SourceTable<T> {
         self.stats
     }
 
-    fn update_known(&mut self, now: Instant, number: u32, from: SocketAddr) -> SourceLookup<T> {
-        let idle = self.idle_time(now, number) >= self.idle;
-        let Some(entry) = self.slots.get_mut(number) else { return SourceLookup::Full };
+    fn update_known(&mut self, now: Instant, slot: u32, from: SocketAddr) -> SourceLookup<T> {
+        let idle = self.idle_time(now, slot) >= self.idle;
+        let Some(entry) = self.slots.get_mut(slot) else { return SourceLookup::Full };
         let moved = entry.from != from;
         if moved && !idle {
             self.stats.collisions += 1;
             return SourceLookup::Collision;
         }
         (entry.from, entry.last_received) = (from, entry.last_received.max(now));
-        self.slots.touch(number);
+        self.slots.touch(slot);
         if moved {
             self.stats.moved += 1;
-            return SourceLookup::Moved(SourceId(number));
+            return SourceLookup::Moved(SourceId(slot));
         }
-        SourceLookup::Known(SourceId(number))
+        SourceLookup::Known(SourceId(slot))
     }
 
     /// The source to evict when the table is full.
@@ -244,8 +244,8 @@ impl<T> SourceTable<T> {
         self.slots.least_recent(false).or_else(proven)
     }
 
-    fn idle_time(&self, now: Instant, number: u32) -> Span {
-        self.slots.get(number).map_or(Span::ZERO, |entry| now.since(entry.last_received))
+    fn idle_time(&self, now: Instant, slot: u32) -> Span {
+        self.slots.get(slot).map_or(Span::ZERO, |entry| now.since(entry.last_received))
     }
 }
 
@@ -254,7 +254,7 @@ pub const MAX_CONFLICTS: usize = 8;
 
 /// Classification of a packet by its SSRC (RFC 3550, 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
+#[allow(clippy::exhaustive_enums, reason = "a receiver has to handle every case")]
 pub enum SsrcCheck {
     /// The SSRC is not the local one.
     Foreign,
@@ -306,9 +306,9 @@ impl LocalSsrc {
             *at = now;
             return SsrcCheck::Loop;
         }
-        let age = |place: &&mut Option<(SocketAddr, Instant)>| place.map(|(_, at)| at);
-        if let Some(place) = self.conflicts.iter_mut().min_by_key(age) {
-            *place = Some((from, now));
+        let age = |entry: &&mut Option<(SocketAddr, Instant)>| entry.map(|(_, at)| at);
+        if let Some(oldest) = self.conflicts.iter_mut().min_by_key(age) {
+            *oldest = Some((from, now));
         }
         SsrcCheck::Collision
     }

@@ -21,10 +21,10 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
     {
         lines.push(format!("the result is {lufs}, the target {target}"));
     }
-    if let Some(taken) =
-        outcome.reduction.filter(|taken| outcome.linear.is_some() && taken.get() < -0.05)
+    if let Some(reduction) =
+        outcome.reduction.filter(|it| outcome.linear.is_some() && it.get() < -0.05)
     {
-        lines.push(format!("the limiter reduced peaks by up to {:.1} dB", -taken.get()));
+        lines.push(format!("the limiter reduced peaks by up to {:.1} dB", -reduction.get()));
     }
     if let (Some(peak), OutputFileState::Written) = (outcome.after.true_peak, outcome.state)
         && (peak - args.true_peak).get() > 0.1
@@ -63,9 +63,9 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
 
 /// What is missing in the new file.
 pub(super) fn damage(outcome: &NormalizeOutcome) -> String {
-    let done = if outcome.state == OutputFileState::Written { "written" } else { "measured" };
+    let action = if outcome.state == OutputFileState::Written { "written" } else { "measured" };
     format!(
-        "the input is damaged at {} position(s); only its readable part was {done}",
+        "the input is damaged at {} position(s); only its readable part was {action}",
         outcome.damaged
     )
 }
@@ -121,17 +121,17 @@ pub(super) fn table(outcome: &NormalizeOutcome) -> String {
 }
 
 /// The header of the rows.
-pub(super) fn header() -> String {
+pub(super) fn row_header() -> String {
     format!("{:>7} {:>7} {:>7} {:>7} {:>9}  path\n", "I LUFS", "I new", "TP new", "gain dB", "")
 }
 
 /// One of many rows.
-pub(super) fn line(row: &NormalizeResult) -> String {
+pub(super) fn format_row(row: &NormalizeResult) -> String {
     let cell = |value: Option<f64>| match value {
         Some(value) => format!("{value:>7.1}"),
         None => format!("{:>7}", "-"),
     };
-    let (figures, state, error) = match &row.result {
+    let (figures, state, note) = match &row.result {
         Ok(it) => {
             let figures = [
                 it.before.integrated.map(Lufs::get),
@@ -139,14 +139,14 @@ pub(super) fn line(row: &NormalizeResult) -> String {
                 it.after.true_peak.map(Db::get),
                 it.linear.map(|plan| tidy(plan.gain.get())),
             ];
-            let mark = if it.damaged > 0 { ": damaged" } else { "" };
-            (figures, state(it.state), mark.to_owned())
+            let note = if it.damaged > 0 { ": damaged" } else { "" };
+            (figures, state(it.state), note.to_owned())
         }
         Err(error) => ([None; 4], "failed", format!(": {error}")),
     };
     let path = if row.result.is_ok() { &row.task.to } else { &row.task.from };
     let path = plain(&path.to_string_lossy());
-    format!("{} {state:>9}  {path}{error}\n", figures.map(cell).join(" "))
+    format!("{} {state:>9}  {path}{note}\n", figures.map(cell).join(" "))
 }
 
 const fn state(state: OutputFileState) -> &'static str {
@@ -159,21 +159,21 @@ const fn state(state: OutputFileState) -> &'static str {
 
 /// Every key is in every row; missing values are null.
 pub(super) fn json(row: &NormalizeResult, args: &NormalizeArgs, remarks: &[String]) -> String {
-    let done = row.result.as_ref().ok();
-    let damage = done.filter(|it| it.damaged > 0 && !args.keep_going).map(damage);
+    let outcome = row.result.as_ref().ok();
+    let damage = outcome.filter(|it| it.damaged > 0 && !args.keep_going).map(damage);
     let error = row.result.as_ref().err().map(ToString::to_string).or(damage);
-    let linear = done.and_then(|it| it.linear);
+    let linear = outcome.and_then(|it| it.linear);
     let limit = linear.and_then(|plan| plan.limit).map(|limit| match limit {
         GainLimit::Ceiling => "ceiling",
         GainLimit::Silence => "silence",
         _ => "gain",
     });
-    let state = done.map_or("failed", |it| match it.state {
+    let state = outcome.map_or("failed", |it| match it.state {
         OutputFileState::Written => "written",
         OutputFileState::Unchanged => "unchanged",
         _ => "planned",
     });
-    let format = done.map(|it| match it.container {
+    let format = outcome.map(|it| match it.container {
         OutputContainer::Wave => "wav",
         OutputContainer::Flac => "flac",
         _ => "opus",
@@ -187,17 +187,17 @@ pub(super) fn json(row: &NormalizeResult, args: &NormalizeArgs, remarks: &[Strin
         "format": format,
         "mode": args.mode.to_possible_value().map(|value| value.get_name().to_owned()),
         "target_lufs": args.target.lufs().get(),
-        "seconds": done.map(|it| it.seconds),
-        "sample_rate": done.map(|it| it.rates[1].hz()),
+        "seconds": outcome.map(|it| it.seconds),
+        "sample_rate": outcome.map(|it| it.rates[1].hz()),
         "wanted_db": linear.map(|plan| plan.requested.get()),
         "gain_db": linear.map(|plan| plan.gain.get()),
         "bound": limit,
-        "limited_db": done.and_then(|it| it.reduction).map(|taken| -taken.get()),
-        "before": side(&done.map_or_else(LoudnessSummary::default, |it| it.before)),
-        "after": side(&done.map_or_else(LoudnessSummary::default, |it| it.after)),
-        "rejected": done.map(|it| it.rejected),
-        "damaged": done.map(|it| it.damaged),
-        "tags_lost": done.map(|it| it.tags_lost.clone()),
+        "limited_db": outcome.and_then(|it| it.reduction).map(|it| -it.get()),
+        "before": side(&outcome.map_or_else(LoudnessSummary::default, |it| it.before)),
+        "after": side(&outcome.map_or_else(LoudnessSummary::default, |it| it.after)),
+        "rejected": outcome.map(|it| it.rejected),
+        "damaged": outcome.map(|it| it.damaged),
+        "tags_lost": outcome.map(|it| it.tags_lost.clone()),
         "remarks": remarks,
     });
     object.to_string() + "\n"
