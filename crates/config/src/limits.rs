@@ -49,6 +49,8 @@ pub const MAX_LOSS_S: RangeInclusive<u32> = 1..=60;
 pub const LEASE_TTL_MS: RangeInclusive<u32> = 200..=60_000;
 /// Level of a tone.
 pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
+/// Of a tone that is interrupted: a click at least, and no station that seems dead for ever.
+pub const TONE_ON_OFF: RangeInclusive<Span> = Span::from_millis(10)..=Span::from_secs(3_600);
 /// Mounts appear in URLs and on small screens.
 pub const MAX_MOUNT: usize = 128;
 /// Every login is compared with each user.

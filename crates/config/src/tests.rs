@@ -16,7 +16,7 @@ use super::*;
 use crate::source::{GeneratedSource, HttpSource, PipeSource, PlayedStation};
 use aulos_core::{Codec, Db, SampleSpec, Span};
 use aulos_dsp::normalize::LookAhead;
-use aulos_engine::generate::Generator;
+use aulos_engine::generate::{Cadence, Generator, Sine, ToneConfig};
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
 use aulos_io::feed::{FifoAccess, FifoMode};

@@ -67,3 +67,37 @@ fn a_source_may_be_without_data_for_a_time_that_can_be_set() {
         assert!(told.contains(expected), "{uri}: {told}");
     }
 }
+
+#[test]
+fn a_tone_has_one_frequency_or_two_and_may_be_interrupted() {
+    let tone = |uri: &str| {
+        let text = station(&format!("sources = [\"{uri}\"]"));
+        let mut config = load_text(&text, &[]).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        match config.stations.remove(0).sources.remove(0).config {
+            SourceConfig::Generated(source) => source.generator,
+            other => panic!("{other:?}"),
+        }
+    };
+    let sine = |hz, dbfs| Sine { hz, level: Db::new(dbfs) };
+    let steady = ToneConfig::from(sine(440.0, -20.0));
+    assert_eq!(tone("tone://?hz=440"), Generator::Tone(steady));
+    let two = ToneConfig { second: Some(sine(440.0, -23.0)), ..sine(350.0, -20.0).into() };
+    assert_eq!(tone("tone://?hz=350,440&dbfs=-20,-23"), Generator::Tone(two));
+    let cadence = Some(Cadence { on: Span::from_secs(1), off: Span::from_millis(3_500) });
+    let ring = ToneConfig { second: Some(sine(480.0, -20.0)), cadence, ..steady };
+    assert_eq!(tone("tone://?hz=440,480&on=1s&off=3500ms"), Generator::Tone(ring));
+    for (parameters, expected) in [
+        ("hz=0", "above 0 and below 24000"),
+        ("hz=440,30000", "above 0 and below 24000"),
+        ("hz=nan", "a number, or two separated by a comma"),
+        ("hz=1,2,3", "a number, or two separated by a comma"),
+        ("dbfs=3", "from -120 to 0 dBFS"),
+        ("dbfs=-20,-23", "two levels for one frequency"),
+        ("on=1s", "belong together"),
+        ("on=1s&off=2d", "from 10ms to 1h"),
+        ("on=0s&off=1s", "from 10ms to 1h"),
+    ] {
+        let told = first_problem(&station(&format!("sources = [\"tone://?{parameters}\"]")), &[]);
+        assert!(told.contains(expected), "{parameters}: {told}");
+    }
+}

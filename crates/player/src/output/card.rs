@@ -198,7 +198,7 @@ mod tests {
         let config = CardConfig { patience: Span::from_millis(500), ..CONFIG };
         let mut card = VirtualCard::new(config, SampleRate::HZ_48000, start());
         let now = run(&mut card, 1);
-        let due = card.writable_frames(now + Span::from_millis(400));
+        let late = card.writable_frames(now + Span::from_millis(400));
         assert!(late >= Frames(400 * 48));
         card.wrote(late);
         assert_eq!(
