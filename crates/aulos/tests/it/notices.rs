@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use aulos_control::access::Role;
-use aulos_control::backend::{AudioEvent, SessionId};
+use aulos_control::backend::{ReactorEvent, SessionId};
 use aulos_control::registry::store::SavedState;
 use aulos_control::{Clock, Control, ControlOptions, ControlParts, HostInfo, Inbox, registry_for};
+use aulos_proto::snap::wire::ClientInfo;
 use aulos_server::relay::RtpRelayManager;
 use serde_json::Value;
 
@@ -44,8 +45,8 @@ impl World {
     /// An unknown client connects. Loopback has no limit of new clients.
     fn connect(&mut self) {
         let mut event = hello(self.clients, &format!("client-{}", self.clients));
-        if let AudioEvent::Hello { peer, .. } = &mut event {
-            *peer = [127, 0, 0, 1].into();
+        if let ReactorEvent::Hello { address, .. } = &mut event {
+            *address = ([127, 0, 0, 1], 0).into();
         }
         self.control.handle_event(event);
         self.clients += 1;
@@ -54,8 +55,8 @@ impl World {
     /// The newest client changes its own volume.
     fn change_volume(&self, percent: u8) {
         let session = SessionId(self.clients - 1);
-        let (volume, muted) = (Some(percent), Some(false));
-        self.control.handle_event(AudioEvent::ClientInfo { session, volume, muted });
+        let info = ClientInfo { volume: Some(percent), muted: Some(false), report: None };
+        self.control.handle_event(ReactorEvent::ClientInfo { session, info });
     }
 
     fn advance(&self, by: Duration) {

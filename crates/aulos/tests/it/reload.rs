@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use aulos_config::ResolvedConfig;
-use aulos_control::backend::{PlaybackSettings, SessionCommand, SessionId};
+use aulos_control::backend::{SessionCommand, SessionId};
 
-use crate::common::{Server, TWO_STATIONS, eventually, resolve, scratch};
+use crate::common::{Server, TWO_STATIONS, eventually, resolve, scratch, settings};
 use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ fn a_changed_station_keeps_its_id_and_its_clients_get_the_buffer_first() {
         TWO_STATIONS.replacen("name = \"default\"", "name = \"default\"\nbuffer_ms = 2000", 1);
     assert_eq!(reload(&server, &longer), nothing_but(json!({ "changed": ["default"] })));
     assert_eq!(touched(&server), (vec![], vec![0], vec![]));
-    let settings = PlaybackSettings { volume: 100, muted: false, latency_ms: 0, buffer_ms: 2_000 };
+    let settings = settings(100, false, 2_000);
     let told = SessionCommand::SetSettings { session: SessionId(1), settings };
     assert_eq!(*server.backend.commands.lock().unwrap(), [told]);
     // Another codec is no business of the settings.

@@ -4,17 +4,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::common::{FakeBackend, TWO_STATIONS, golden, hello, resolve, scratch, script};
+use crate::common::{FakeBackend, TWO_STATIONS, golden, hello, resolve, scratch, script, settings};
 use aulos_control::access::Role;
 use aulos_control::backend::{
-    AudioEvent, KickReason, Loudness, PlaybackSettings, SessionCommand, SessionId, StationState,
-    StationStatus,
+    KickReason, Loudness, ReactorEvent, SessionCommand, SessionId, StationState, StationStatus,
 };
 use aulos_control::registry::store::SavedState;
 use aulos_control::{
     Caller, Control, ControlOptions, ControlParts, HostInfo, Inbox, Notification, registry_for,
 };
 use aulos_core::{ChannelMap, Lufs};
+use aulos_io::reactor::SessionEndCause;
+use aulos_proto::snap::wire::ClientInfo;
 use aulos_server::relay::RtpRelayManager;
 use serde_json::{Value, json};
 
@@ -310,12 +311,11 @@ async fn every_method_word_for_word() {
         control.handle_event(hello(session, id));
     }
     control.tick();
-    control.handle_event(AudioEvent::Left { session: SessionId(2) });
+    control.handle_event(ended(2));
     control.handle_event(hello(3, "b"));
-    control.handle_event(AudioEvent::ClientInfo {
+    control.handle_event(ReactorEvent::ClientInfo {
         session: SessionId(3),
-        volume: Some(44),
-        muted: Some(true),
+        info: ClientInfo { volume: Some(44), muted: Some(true), report: None },
     });
     let (one, two) = (group_of(&control, "a"), group_of(&control, "b"));
     let mut text = String::new();
@@ -356,17 +356,17 @@ fn the_audio_backend_gets_every_change_and_nothing_else() {
         assert!(call(&control, method, &params).get("result").is_some(), "{method}");
     }
     let session = SessionId(1);
-    let settings = |muted, buffer_ms| SessionCommand::SetSettings {
+    let set = |muted, buffer_ms| SessionCommand::SetSettings {
         session,
-        settings: PlaybackSettings { volume: 30, muted, latency_ms: 0, buffer_ms },
+        settings: settings(30, muted, buffer_ms),
     };
     assert_eq!(
         *backend.commands.lock().unwrap(),
         [
-            settings(false, 1_000),
-            settings(false, 400),
+            set(false, 1_000),
+            set(false, 400),
             SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
-            settings(true, 400),
+            set(true, 400),
             SessionCommand::Kick { session, cause: KickReason::Deleted },
         ]
     );
@@ -382,11 +382,11 @@ fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
         assert!(call(&control, "Client.SetVolume", &volume).get("result").is_some());
     }
     control.handle_event(hello(2, "b"));
-    control.handle_event(AudioEvent::Left { session: SessionId(2) });
+    control.handle_event(ended(2));
     *backend.full.lock().unwrap() = false;
     control.tick();
     let session = SessionId(1);
-    let settings = PlaybackSettings { volume: 99, muted: false, latency_ms: 0, buffer_ms: 1_000 };
+    let settings = settings(99, false, 1_000);
     assert_eq!(
         *backend.commands.lock().unwrap(),
         [
@@ -394,6 +394,11 @@ fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
             SessionCommand::MoveClient { session, station: 0, map: ChannelMap::Stereo }
         ]
     );
+}
+
+const fn ended(session: u64) -> ReactorEvent {
+    let (session, cause) = (SessionId(session), SessionEndCause::Closed);
+    ReactorEvent::SessionEnded { session, cause }
 }
 
 /// Notifications are rendered without the lock under which changes are made.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, hello, resolve, scratch};
-use aulos_control::access::Credentials;
-use aulos_control::backend::{AudioEvent, KickReason, SessionCommand, SessionId};
+use aulos_control::backend::{KickReason, ReactorEvent, SessionCommand, SessionId};
+use aulos_proto::snap::wire::Auth;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -409,15 +409,13 @@ fn web_sockets_log_in_by_their_request_or_by_a_call() {
     }
 }
 
-fn hello_from(session: u64, id: &str, auth: Option<(&str, &str)>, vouched: bool) -> AudioEvent {
-    let AudioEvent::Hello { session, peer, mut hello, greeting_sent: answered } =
-        hello(session, id)
-    else {
-        panic!()
-    };
-    hello.auth = auth.map(|(scheme, param)| Credentials::parse(scheme, param));
-    hello.preauthenticated = vouched;
-    AudioEvent::Hello { session, peer, hello, greeting_sent: answered }
+fn hello_from(session: u64, id: &str, auth: Option<(&str, &str)>, vouched: bool) -> ReactorEvent {
+    let mut event = hello(session, id);
+    let ReactorEvent::Hello { hello, authorized, .. } = &mut event else { panic!() };
+    let owned = |(scheme, param): (&str, &str)| (scheme.to_owned(), param.to_owned());
+    hello.auth = auth.map(owned).map(|(scheme, param)| Auth { scheme, param });
+    *authorized = vouched;
+    event
 }
 
 #[test]

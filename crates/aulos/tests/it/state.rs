@@ -7,19 +7,17 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
-use aulos_control::backend::{AudioEvent, KickReason, SessionCommand, SessionId};
+use aulos_control::backend::{KickReason, ReactorEvent, SessionCommand, SessionId};
 use aulos_control::registry::{MAX_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 /// A new client from one of many addresses.
-fn hello_from(peer: IpAddr, session: u64) -> AudioEvent {
-    match crate::common::hello(session, &format!("c{session}")) {
-        AudioEvent::Hello { session, hello, greeting_sent: answered, .. } => {
-            AudioEvent::Hello { session, peer, hello, greeting_sent: answered }
-        }
-        other => other,
-    }
+fn hello_from(peer: IpAddr, session: u64) -> ReactorEvent {
+    let mut event = crate::common::hello(session, &format!("c{session}"));
+    let ReactorEvent::Hello { address, .. } = &mut event else { panic!() };
+    *address = (peer, 0).into();
+    event
 }
 
 fn counter(server: &Server, name: &str) -> u64 {
@@ -82,14 +80,15 @@ fn new_ids_from_one_address_are_refused_after_a_building_and_counted() {
     assert!(commands.iter().filter(refused).count() >= 100);
     // A known client comes back, and another address is not meant.
     let other = hello_from(Ipv4Addr::new(198, 51, 100, 2).into(), 5_000);
-    let AudioEvent::Hello { peer, hello, greeting_sent: answered, .. } = known(0) else { panic!() };
-    let session = SessionId(6_000);
-    for event in [other, AudioEvent::Hello { session, peer, hello, greeting_sent: answered }] {
+    let (mut again, second) = (known(0), SessionId(6_000));
+    let ReactorEvent::Hello { session, .. } = &mut again else { panic!() };
+    *session = second;
+    for event in [other, again] {
         server.event(event);
     }
     eventually(|| {
         let commands = server.backend.commands.lock().unwrap();
-        [SessionId(5_000), session].iter().all(|wanted| {
+        [SessionId(5_000), second].iter().all(|wanted| {
             let moved = |command: &SessionCommand| matches!(command, SessionCommand::MoveClient { session, .. } if session == wanted);
             commands.iter().any(moved)
         })

@@ -6,7 +6,7 @@ use aulos_engine::announce::Ducking;
 use aulos_proto::http::HttpUrl;
 use aulos_session::radio::HostRule;
 
-use super::session::SessionId;
+use super::SessionId;
 
 /// An announcement over a station's programme.
 #[derive(Clone, Debug, PartialEq)]

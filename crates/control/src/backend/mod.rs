@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  control (tokio) --- AudioBackend::command(SessionCommand) --> reactors, stations
-//!                  <-- mpsc::Sender<AudioEvent> --------------
+//!                  <-- mpsc::Sender<ReactorEvent> ------------
 //!                  <-- AudioBackend::status(station) ---------  (a copy of the last snapshot)
 //!                  --- ListenSink::accept_listener ----------> reactor (GET /listen/...)
 //!                  --- ListenSink::accept_websocket ---------> reactor (WebSocket /stream)
@@ -45,16 +45,18 @@ pub use aulos_engine::loudness_processor::NormalizerStatus;
 pub use aulos_engine::standby::Standby;
 pub use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
 pub use aulos_io::feed::{DjEndReason, DjMountPermit};
-pub use aulos_io::reactor::{ListenPolicy, ListenerSession, MediaSocket};
+pub use aulos_io::reactor::{
+    ConnectionHealth, Greeting, ListenPolicy, ListenerSession, MediaSocket, ReactorEvent, SessionId,
+};
+pub use aulos_proto::snap::wire::{Hello, ServerSettings};
 pub use aulos_session::push::PushState;
 pub use radio::{RadioPhase, RadioState};
 pub(crate) use recording::fault_text;
 pub use recording::{RecorderState, RecordingEventKind, StationRecorderEvent};
 pub use relay::{RelayChanges, RelayControl};
-pub use session::{
-    AudioEvent, ClientHealth, ClientSync, CommandQueueFull, Greeting, Hello, KickReason,
-    PlaybackSettings, SessionCommand, SessionId,
-};
+#[cfg(test)]
+pub(crate) use session::test_events;
+pub use session::{CommandQueueFull, KickReason, SessionCommand};
 pub use status::{
     DjInfo, DjStatus, Latency, OnAir, PassStatus, RtpDestinationStatus, RtpSourceStatus,
     SourceCondition, SourceHealth, SourceState, SourceSwitch, StationCounters, StationEvent,
@@ -69,7 +71,7 @@ pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait GreetingSink {
     /// Sets the greeting for a client, so that its Hello is answered without the control plane;
     /// `None` restores the default greeting. The greeting may take effect late: the one that was
-    /// sent comes with [`AudioEvent::Hello`]. Returns false when it was not taken: set it again.
+    /// sent comes with [`ReactorEvent::Hello`]. Returns false when it was not taken: set it again.
     fn set_greeting(&self, client: &str, greeting: Option<Greeting>) -> bool;
 
     /// Sets the greeting for unknown clients. Before that, and after `None`, the audio side answers

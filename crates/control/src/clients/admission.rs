@@ -3,15 +3,16 @@
 use aulos_core::Span;
 
 use crate::access::{AddressBuckets, LoginError, Role};
-use crate::backend::{Hello, KickReason};
+use crate::backend::KickReason;
 
-/// Checks that a client may listen; `granted` is the role of its credentials.
+/// Checks that a client may listen; `granted` is the role of its credentials, `preauthorized` says
+/// that its connection is authorized already.
 pub(super) fn authorize(
     granted: Result<Role, LoginError>,
-    hello: &Hello,
+    preauthorized: bool,
 ) -> Result<(), KickReason> {
     match granted {
-        Ok(role) if role >= Role::Listen || hello.preauthenticated => Ok(()),
+        Ok(role) if role >= Role::Listen || preauthorized => Ok(()),
         Ok(_) | Err(LoginError::WrongCredentials) => Err(KickReason::Unauthorized),
         Err(LoginError::RateLimited) => Err(KickReason::RateLimited),
     }

@@ -84,7 +84,8 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::backend::{AudioEvent, Hello, SessionId};
+    use crate::backend::SessionId;
+    use crate::backend::test_events::{arrival, hello_of};
     use crate::clients::registry::{StationInfo, WallTime};
 
     /// Accepts `room` greetings, then refuses.
@@ -129,10 +130,9 @@ mod tests {
         let station = StationInfo { name: "default".to_owned(), buffer_ms: 1_000 };
         let mut registry = Registry::new(vec![station], 7);
         for number in 0..20 {
-            let hello = Hello { id: format!("c{number}"), instance: 1, ..Hello::default() };
+            let hello = hello_of(&format!("c{number}"));
             let (session, peer) = (SessionId(number), [127, 0, 0, 1].into());
-            let event =
-                AudioEvent::Hello { session, peer, hello: hello.into(), greeting_sent: None };
+            let event = arrival(session, peer, hello);
             drop(registry.apply(event, WallTime::default()));
             drop(registry.set_volume(&format!("c{number}"), Some(50), None).unwrap());
         }

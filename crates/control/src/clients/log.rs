@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 
 use crate::access::LoginError;
-use crate::backend::{AudioEvent, KickReason, SessionId};
+use crate::backend::{KickReason, ReactorEvent, SessionId};
 use crate::clients::registry::{Client, ClientTable, SharedId};
 use crate::events::EventLog;
 use crate::events::history::{EventKind, EventSeverity, NewEvent};
 use crate::events::targets::{ACCESS, CLIENT};
 
 /// Logs a client that disconnects; before the registry forgets its session.
-pub(super) fn log_departure(events: &EventLog, clients: &ClientTable, event: &AudioEvent) {
-    let AudioEvent::Left { session } = event else { return };
+pub(super) fn log_departure(events: &EventLog, clients: &ClientTable, event: &ReactorEvent) {
+    let ReactorEvent::SessionEnded { session, .. } = event else { return };
     if let Some(client) = clients.with_session(*session).filter(|_| events.admits()) {
         tracing::info!(target: CLIENT, id = ?client.id, name = ?name(client), "disconnected");
         add_event(events, clients, client, "disconnected".to_owned());

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::access::{AddressBuckets, LoginError, Role};
-use crate::backend::{AudioBackend, AudioEvent, Hello, KickReason, SessionCommand, SessionId};
+use crate::backend::{AudioBackend, Hello, KickReason, ReactorEvent, SessionCommand, SessionId};
 use crate::control::counters::count;
 use crate::effects::Effects;
 use crate::outside::Outside;
@@ -55,27 +55,28 @@ impl Clients {
     /// Handles an event of the audio side. `login` gives the role of the credentials of a Hello.
     pub(crate) fn handle_event(
         &mut self,
-        event: AudioEvent,
+        event: ReactorEvent,
         outside: Outside<'_>,
         login: impl FnOnce(IpAddr, &Hello) -> Result<Role, LoginError>,
     ) -> Effects {
         log_departure(outside.events, &self.registry.table, &event);
         let mut arrival = None;
         match &event {
-            AudioEvent::Left { session } => self.outbox.forget(*session),
-            AudioEvent::Hello { session, peer, hello, .. } => {
-                arrival = Some((*session, *peer));
-                let authorized = authorize(login(*peer, hello), hello);
-                let admitted = authorized.and_then(|()| self.admit(*peer, hello, outside));
+            ReactorEvent::SessionEnded { session, .. } => self.outbox.forget(*session),
+            ReactorEvent::Hello { session, hello, address, authorized, .. } => {
+                let peer = address.ip();
+                arrival = Some((*session, peer));
+                let authorized = authorize(login(peer, hello), *authorized);
+                let admitted = authorized.and_then(|()| self.admit(peer, hello, outside));
                 if let Err(cause) = admitted {
-                    self.log_refusal(*peer, cause, outside);
+                    self.log_refusal(peer, cause, outside);
                     let session = *session;
                     let commands = vec![SessionCommand::Kick { session, cause }];
                     return Effects { commands, ..Effects::default() };
                 }
             }
-            AudioEvent::ClientInfo { .. } => {}
-            AudioEvent::Health { .. } => {
+            ReactorEvent::ClientInfo { .. } => {}
+            ReactorEvent::Health { .. } => {
                 self.health_changed_at.get_or_insert_with(|| outside.clock.now());
             }
         }

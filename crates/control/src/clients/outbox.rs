@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use aulos_core::ChannelMap;
 
 use crate::backend::{
-    AudioBackend, CommandQueueFull, KickReason, PlaybackSettings, SessionCommand, SessionId,
+    AudioBackend, CommandQueueFull, KickReason, ServerSettings, SessionCommand, SessionId,
 };
 
 /// Sessions in the order of their first pending command, with the newest command of each kind per
@@ -24,7 +24,7 @@ pub(super) struct Outbox {
 struct PendingCommands {
     sequence: u64,
     kick: Option<KickReason>,
-    settings: Option<PlaybackSettings>,
+    settings: Option<ServerSettings>,
     station: Option<(usize, ChannelMap)>,
 }
 

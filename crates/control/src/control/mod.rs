@@ -34,7 +34,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::access::{AccessControl, Credentials, LoginError, Role};
 use crate::announcements::{Announcements, sessions};
-use crate::backend::{AudioEvent, Hello, StationEvent, StationPosition};
+use crate::backend::{Hello, ReactorEvent, StationEvent, StationPosition};
 use crate::clients::Clients;
 use crate::clients::log::log_refused_login;
 use crate::clients::registry::store::{SavedState, Snapshot};
@@ -140,16 +140,16 @@ impl Control {
     }
 
     /// Handles an event of the audio backend.
-    pub fn handle_event(&self, event: AudioEvent) {
+    pub fn handle_event(&self, event: ReactorEvent) {
         self.change(|subjects| {
-            if let AudioEvent::Health { session, health } = &event
+            if let ReactorEvent::Health { session, health } = &event
                 && let Some(number) = subjects.clients.station_of(*session)
             {
                 subjects.stations.observe_client(number, health);
             }
             let login = |from, hello: &Hello| match &hello.auth {
                 // Credentials that are given must be correct, even where none are required.
-                Some(credentials) => self.login(from, credentials),
+                Some(auth) => self.login(from, &Credentials::parse(&auth.scheme, &auth.param)),
                 None => Ok(self.access.rules().anonymous),
             };
             let mut effects = subjects.clients.handle_event(event, self.outside(), login);

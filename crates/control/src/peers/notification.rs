@@ -45,7 +45,8 @@ impl LiveBytes {
     }
 }
 
-/// A notification: a line of JSON in ASCII, with CRLF at its end.
+/// A notification (JSON-RPC 2.0, section 4.1): a line of JSON in ASCII, with CRLF at its end. It has
+/// no id, because python-snapcast would take it for a reply.
 #[derive(Debug)]
 pub struct Notification {
     /// All pieces but the last are full.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use aulos_core::{Db, MediaTime};
 use aulos_engine::status::StepTimes;
 
-use crate::backend::{ClientHealth, StationStatus};
+use crate::backend::{ConnectionHealth, StationStatus};
 use crate::views::run_statistics::Histogram;
 
 /// What metrics and health need of a station over time.
@@ -61,15 +61,14 @@ impl StationActivity {
     }
 
     /// Takes over a report about a client.
-    pub(crate) fn observe_client(&mut self, health: &ClientHealth) {
+    pub(crate) fn observe_client(&mut self, health: &ConnectionHealth) {
         // Minutes in milliseconds and microseconds are far below 2^53.
         #[allow(clippy::cast_precision_loss, reason = "see above")]
-        let (ahead, trip) =
-            (health.ahead_ms.map(|ms| ms as f64 / 1e3), health.round_trip_us as f64 / 1e6);
-        if let Some(ahead) = ahead {
-            self.client_ahead.observe(ahead);
+        let seconds = |count: i64, per_second: f64| count as f64 / per_second;
+        if let Some(ahead) = health.buffered {
+            self.client_ahead.observe(seconds(ahead.as_millis(), 1e3));
         }
-        self.client_round_trip.observe(trip);
+        self.client_round_trip.observe(seconds(health.round_trip.as_micros(), 1e6));
     }
 
     /// The highest true peak of the last 15 seconds, sampled ten times a second. A maximum since

@@ -28,7 +28,7 @@ use aulos_proto::snap::control::RpcError;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::backend::{ClientHealth, SourceSwitch, StationStatus};
+use crate::backend::{ConnectionHealth, SourceSwitch, StationStatus};
 use crate::effects::{Effects, Notice};
 use crate::hooks::{Observation, cause_name};
 use crate::methods::params::unknown_name;
@@ -71,7 +71,7 @@ impl Stations {
     }
 
     /// Takes over a report about a client for the distribution of its station.
-    pub(crate) fn observe_client(&mut self, number: usize, health: &ClientHealth) {
+    pub(crate) fn observe_client(&mut self, number: usize, health: &ConnectionHealth) {
         if let Some(slot) = self.get_mut(number) {
             slot.activity.observe_client(health);
         }

@@ -1,8 +1,10 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
 use aulos_config::Station;
+use aulos_core::Span;
 use aulos_engine::encode::Mp3FrameShape;
 use aulos_io::mp3;
+use aulos_proto::snap::wire::PlayerReport;
 use aulos_session::nats::LeaseState;
 use std::collections::HashMap;
 
@@ -10,7 +12,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::announcements::AnnouncementEntry;
-use crate::backend::{ClientHealth, ClientSync, PassStatus, SourceState, StationState};
+use crate::backend::{ConnectionHealth, PassStatus, SourceState, StationState};
 use crate::clients::registry::{ClientJson, GroupJson, GroupView, to_json_text};
 use crate::control::host::HostInfo;
 use crate::recordings;
@@ -129,7 +131,7 @@ struct HealthJson {
     unsent_bytes: u64,
     retransmitted: u64,
     skipped_chunks: u64,
-    skipped_s_ago: Option<u64>,
+    skipped_s_ago: Option<i64>,
     sync: Option<SyncJson>,
 }
 
@@ -146,38 +148,38 @@ struct SyncJson {
     lost: u64,
 }
 
-impl From<ClientSync> for SyncJson {
-    fn from(sync: ClientSync) -> Self {
-        // At most 100 seconds.
-        #[allow(clippy::cast_precision_loss, reason = "see above")]
-        let ms = |us: i64| round_to_hundredths(us as f64 / 1_000.0);
+/// Milliseconds, in hundredths.
+#[allow(clippy::cast_precision_loss, reason = "at most 100 seconds")]
+fn ms(span: Span) -> f64 {
+    round_to_hundredths(span.as_micros() as f64 / 1_000.0)
+}
+
+impl From<PlayerReport> for SyncJson {
+    fn from(report: PlayerReport) -> Self {
         Self {
-            error_us: sync.error_us,
-            clock_error_us: sync.clock_error_us,
-            drift_ppm: round_to_hundredths(f64::from(sync.drift_ppb) / 1_000.0),
-            device_delay_ms: sync.device_delay_us.map(ms),
-            cuts: sync.cuts,
-            underruns: sync.underruns,
-            device_underruns: sync.device_underruns,
-            lost: sync.lost,
+            error_us: report.sync_error.map(Span::as_micros),
+            clock_error_us: report.clock_error.map(Span::as_micros),
+            drift_ppm: round_to_hundredths(f64::from(report.drift.as_ppb()) / 1_000.0),
+            device_delay_ms: report.device_delay.map(ms),
+            cuts: report.cuts,
+            underruns: report.underruns,
+            device_underruns: report.device_underruns,
+            lost: report.lost,
         }
     }
 }
 
-impl From<ClientHealth> for HealthJson {
-    fn from(health: ClientHealth) -> Self {
-        // Microseconds of minutes are far below 2^53.
-        #[allow(clippy::cast_precision_loss, reason = "see above")]
-        let ms = |us: u64| round_to_hundredths(us as f64 / 1_000.0);
+impl From<ConnectionHealth> for HealthJson {
+    fn from(health: ConnectionHealth) -> Self {
         Self {
-            ahead_ms: health.ahead_ms,
-            round_trip_ms: ms(health.round_trip_us),
-            jitter_ms: ms(health.jitter_us),
-            unsent_bytes: health.unsent_bytes,
+            ahead_ms: health.buffered.map(Span::as_millis),
+            round_trip_ms: ms(health.round_trip),
+            jitter_ms: ms(health.jitter),
+            unsent_bytes: health.unsent,
             retransmitted: health.retransmitted,
-            skipped_chunks: health.skipped_chunks,
-            skipped_s_ago: health.skipped_s_ago,
-            sync: health.sync.map(SyncJson::from),
+            skipped_chunks: health.skipped,
+            skipped_s_ago: health.since_skip.map(|since| since.as_millis() / 1_000),
+            sync: health.report.map(SyncJson::from),
         }
     }
 }

@@ -19,7 +19,7 @@ pub trait EventSink: Send + Sync {
 }
 
 /// An event of a session.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReactorEvent {
     /// A client has sent its Hello. Unless it has been answered, it waits for
     /// [`ReactorPool::set_settings`](super::ReactorPool::set_settings) and
@@ -85,23 +85,12 @@ pub struct ConnectionHealth {
     pub report: Option<PlayerReport>,
 }
 
-/// One connection of one client: the reactor, and a number that is never reused.
+/// One connection of one client: the reactor, and a number that is never reused in the lifetime of
+/// a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SessionId(u64);
+pub struct SessionId(pub u64);
 
 impl SessionId {
-    /// The session with this number, as [`SessionId::number`] gave it.
-    #[must_use]
-    pub const fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// A number that is unique among the sessions of this server.
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
     pub(super) const fn new(reactor: usize, token: u64) -> Self {
         Self((reactor as u64) << TOKEN_BITS | token)
     }

@@ -30,6 +30,12 @@ pub struct Greeting {
     pub station: usize,
 }
 
+impl Greeting {
+    /// Instead of a station: the registry answers the Hello, because the station has to be created
+    /// first.
+    pub const DEFER_TO_CONTROL: usize = usize::MAX;
+}
+
 /// A reactor's copy of the registry's answers.
 #[derive(Debug, Default)]
 pub(super) struct GreetingTable {

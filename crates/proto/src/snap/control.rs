@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 framing, as Snapcast's control clients use it.
 //!
-//! Bytes are parsed into [`IncomingMessage`]; [`Reply`] and [`Notification`] are encoded. The
-//! methods are defined by the dispatcher: a typed enum of all methods was rejected, because every
+//! Bytes are parsed into [`IncomingMessage`]; [`Reply`] is encoded, notifications by
+//! their senders. The methods are defined by the dispatcher: a typed enum of all methods was rejected, because every
 //! new method would then change two crates. On TCP a message is a line that ends with LF or CRLF;
 //! the server always sends CRLF, because python-snapcast requires it.
 
@@ -10,8 +10,7 @@ mod message;
 
 pub use line_splitter::{LineError, LineSplitter};
 pub use message::{
-    IncomingMessage, MAX_BATCH, Notification, Reply, Request, RequestId, RpcError, code,
-    parse_incoming,
+    IncomingMessage, MAX_BATCH, Reply, Request, RequestId, RpcError, code, parse_incoming,
 };
 
 /// Maximum length of a line or HTTP body. `Group.SetClients` with a thousand clients has 40 kB.

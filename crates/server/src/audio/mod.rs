@@ -28,21 +28,19 @@ use aulos_config::{
     Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, ResolvedConfig,
     RtpOutputSettings, Station,
 };
-use aulos_control::access::Credentials;
 use aulos_control::backend::{
-    self, Announcement, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull, DjInfo,
-    DjMountPermit, Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink,
-    ListenerSession, MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
-    StationRecorderEvent, StationStatus, TargetSessions,
+    self, Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
+    Greeting, GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerSession, MediaSocket,
+    ReactorEvent, SessionCommand, StationPosition, StationRecorderEvent, StationStatus,
+    TargetSessions,
 };
 use aulos_core::{ChannelMap, MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::station::StationEvent;
 use aulos_files::record::MarkerRequest;
-use aulos_io::reactor::{self, EventSink, ReactorPool};
+use aulos_io::reactor::{EventSink, ReactorPool};
 use aulos_io::{CodecPool, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
-use aulos_proto::snap::wire::ServerSettings;
 use aulos_proto::titles::TrackMetadata;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -80,7 +78,7 @@ impl Audio {
         config: &ResolvedConfig,
         listener: TcpListener,
         policy: &ListenPolicy,
-        events: Sender<AudioEvent>,
+        events: Sender<ReactorEvent>,
     ) -> io::Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let sink: Arc<dyn EventSink> = Arc::new(ControlEventSink(events));
@@ -146,32 +144,30 @@ impl Audio {
 
 impl GreetingSink for Audio {
     fn set_greeting(&self, client: &str, greeting: Option<Greeting>) -> bool {
-        let (client, greeting) = (Arc::from(client), greeting.map(wire_greeting));
-        self.with(|inner| inner.context.set_greeting(&client, greeting))
+        self.with(|inner| inner.context.set_greeting(&Arc::from(client), greeting))
     }
 
     fn set_default_greeting(&self, greeting: Option<Greeting>) -> bool {
-        self.with(|inner| inner.context.set_default_greeting(greeting.map(wire_greeting)))
+        self.with(|inner| inner.context.set_default_greeting(greeting))
     }
 }
 
 impl AudioBackend for Audio {
     fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull> {
-        let session = |session: SessionId| reactor::SessionId::from_number(session.0);
         let taken = self.with(|inner| match command {
-            SessionCommand::SetSettings { session: id, settings } => {
-                inner.context.set_settings(session(id), wire_settings(settings))
+            SessionCommand::SetSettings { session, settings } => {
+                inner.context.set_settings(session, settings)
             }
-            SessionCommand::MoveClient { session: id, station, map } => {
-                renditions::play(inner, session(id), station, map)
+            SessionCommand::MoveClient { session, station, map } => {
+                renditions::play(inner, session, station, map)
             }
-            SessionCommand::Kick { session: id, cause } => {
-                let id = session(id);
-                inner.pending_moves.retain(|other| other.session() != id);
+            SessionCommand::Kick { session, cause } => {
+                inner.pending_moves.retain(|other| other.session() != session);
+                let refuse = |refusal| inner.context.refuse(session, refusal);
                 match cause {
-                    KickReason::Unauthorized => inner.context.refuse(id, Refusal::Unauthorized),
-                    KickReason::RateLimited => inner.context.refuse(id, Refusal::Forbidden),
-                    _ => inner.context.kick(id),
+                    KickReason::Unauthorized => refuse(Refusal::Unauthorized),
+                    KickReason::RateLimited => refuse(Refusal::Forbidden),
+                    _ => inner.context.kick(session),
                 }
             }
         });
@@ -454,88 +450,15 @@ fn flush_due(inner: &mut AudioState) {
 }
 
 /// Forwards events of the reactors to the control plane.
-struct ControlEventSink(Sender<AudioEvent>);
+struct ControlEventSink(Sender<ReactorEvent>);
 
 impl EventSink for ControlEventSink {
-    fn push(&self, event: reactor::ReactorEvent) -> Result<(), reactor::ReactorEvent> {
-        let place = match self.0.try_reserve() {
-            Ok(place) => place,
-            Err(TrySendError::Full(())) => return Err(event),
-            // The server is shutting down.
-            Err(TrySendError::Closed(())) => return Ok(()),
-        };
-        place.send(match event {
-            reactor::ReactorEvent::Hello {
-                session,
-                hello,
-                address,
-                authorized: vouched,
-                answered,
-            } => AudioEvent::Hello {
-                session: SessionId(session.number()),
-                peer: address.ip(),
-                hello: Box::new(hello_from_wire(&hello, vouched)),
-                greeting_sent: answered.map(greeting_from_wire),
-            },
-            reactor::ReactorEvent::ClientInfo { session, info } => AudioEvent::ClientInfo {
-                session: SessionId(session.number()),
-                volume: info.volume,
-                muted: info.muted,
-            },
-            reactor::ReactorEvent::Health { session, health } => AudioEvent::Health {
-                session: SessionId(session.number()),
-                health: view::health(&health),
-            },
-            reactor::ReactorEvent::SessionEnded { session, .. } => {
-                AudioEvent::Left { session: SessionId(session.number()) }
-            }
-        });
-        Ok(())
-    }
-}
-
-fn wire_settings(settings: PlaybackSettings) -> ServerSettings {
-    ServerSettings {
-        buffer: Span::from_millis(i64::from(settings.buffer_ms)),
-        latency: Span::from_millis(i64::from(settings.latency_ms)),
-        volume: settings.volume,
-        muted: settings.muted,
-        report_interval: Some(REPORT_INTERVAL),
-    }
-}
-
-/// As often as the health of connections is collected.
-const REPORT_INTERVAL: Span = Span::from_secs(2);
-
-fn wire_greeting(greeting: Greeting) -> reactor::Greeting {
-    reactor::Greeting { settings: wire_settings(greeting.settings), station: greeting.station }
-}
-
-/// The inverse of [`wire_greeting`].
-fn greeting_from_wire(greeting: reactor::Greeting) -> Greeting {
-    let settings = greeting.settings;
-    let settings = PlaybackSettings {
-        volume: settings.volume,
-        muted: settings.muted,
-        latency_ms: i32::try_from(settings.latency.as_millis()).unwrap_or(0),
-        buffer_ms: u32::try_from(settings.buffer.as_millis()).unwrap_or(0),
-    };
-    Greeting { settings, station: greeting.station }
-}
-
-fn hello_from_wire(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hello {
-    Hello {
-        mac: hello.mac.clone(),
-        host_name: hello.host_name.clone(),
-        client_name: hello.client_name.clone(),
-        version: hello.version.clone(),
-        os: hello.os.clone(),
-        arch: hello.arch.clone(),
-        id: hello.id.clone(),
-        instance: hello.instance,
-        protocol: hello.protocol_version,
-        auth: hello.auth.as_ref().map(|auth| Credentials::parse(&auth.scheme, &auth.param)),
-        preauthenticated: vouched,
+    fn push(&self, event: ReactorEvent) -> Result<(), ReactorEvent> {
+        match self.0.try_send(event) {
+            Err(TrySendError::Full(event)) => Err(event),
+            // Closed: the server is shutting down.
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use aulos_core::{ChannelMap, Instant, Span};
 use aulos_engine::overlay::{MAX_OVERLAYS, Overlay};
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
-use aulos_io::reactor::{SessionId, StationDescriptor};
+use aulos_io::reactor::StationDescriptor;
 
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::renditions::LINGER;
@@ -253,7 +253,7 @@ fn sessions_of(
     // A mono station needs no map.
     let is_mono = running.is_some_and(|running| running.config.spec.layout.channels() < 2);
     let sessions = sessions(station, target)?.into_iter().map(|(session, map)| OverlaySession {
-        session: SessionId::from_number(session.0),
+        session: session,
         map: if is_mono { ChannelMap::Stereo } else { map },
     });
     Some(sessions.collect())

@@ -9,8 +9,7 @@ use aulos_engine::station::SwitchEvent;
 use aulos_engine::status::{InputState, StationOutput, StationStatus};
 use aulos_engine::switch::{InputFault, InputHealth};
 use aulos_io::SystemClock;
-use aulos_io::reactor::{self, ReactorStats};
-use aulos_proto::snap::wire::PlayerReport;
+use aulos_io::reactor::ReactorStats;
 
 use super::rtp::StationRtpOutput;
 use super::running_push::RunningPush;
@@ -184,36 +183,6 @@ fn source(watch: &mut dyn SourceMonitor, config: &SourceConfig, input: &InputSta
         (None, InputHealth::Suspect(InputFault::Late | InputFault::Error)) => SourceState::Waiting,
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
         (None, _) => SourceState::Waiting,
-    }
-}
-
-/// A client's connection health, in integers.
-pub(super) fn health(health: &reactor::ConnectionHealth) -> backend::ClientHealth {
-    let whole = |span: Span, unit: i128| u64::try_from(i128::from(span.as_nanos()) / unit);
-    backend::ClientHealth {
-        ahead_ms: health.buffered.map(|ahead| ahead.as_millis()),
-        round_trip_us: whole(health.round_trip, 1_000).unwrap_or(0),
-        jitter_us: whole(health.jitter, 1_000).unwrap_or(0),
-        unsent_bytes: health.unsent,
-        retransmitted: health.retransmitted,
-        skipped_chunks: health.skipped,
-        skipped_s_ago: health.since_skip.map(|since| whole(since, 1_000_000_000).unwrap_or(0)),
-        seen_us_ago: health.since_time_request.and_then(|since| whole(since, 1_000).ok()),
-        sync: health.report.as_ref().map(sync),
-    }
-}
-
-/// A client's own report, in integers.
-fn sync(report: &PlayerReport) -> backend::ClientSync {
-    backend::ClientSync {
-        error_us: report.sync_error.map(|error| error.as_micros()),
-        clock_error_us: report.clock_error.map(|error| error.as_micros()),
-        drift_ppb: report.drift.as_ppb(),
-        device_delay_us: report.device_delay.map(|delay| delay.as_micros()),
-        cuts: report.cuts,
-        underruns: report.underruns,
-        device_underruns: report.device_underruns,
-        lost: report.lost,
     }
 }
 

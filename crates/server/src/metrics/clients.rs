@@ -1,7 +1,7 @@
 //! Metrics of clients: of each one while there are few, of all of a station always.
 
 use aulos_control::ClientSnapshot;
-use aulos_control::backend::ClientHealth;
+use aulos_control::backend::ConnectionHealth;
 
 use super::table::{Metric, Values};
 
@@ -12,7 +12,7 @@ const fn seconds(value: i64, per_second: f64) -> f64 {
 }
 
 /// A figure of a client's health, absent in its first seconds.
-fn health<T>(one: &ClientSnapshot, read: impl Fn(&ClientHealth) -> T) -> Option<T> {
+fn health<T>(one: &ClientSnapshot, read: impl Fn(&ConnectionHealth) -> T) -> Option<T> {
     one.client.health.as_ref().map(read)
 }
 
@@ -52,15 +52,15 @@ pub(super) const CLIENTS: &[Metric] = &[
         "aulos_client_ahead_seconds",
         "Audio that the client has in reserve in seconds; below 0 it plays late.",
         Values::Client(|one, series| {
-            let ahead = health(one, |health| health.ahead_ms).flatten();
-            series.set(ahead.map(|ms| seconds(ms, 1e3)));
+            let ahead = health(one, |health| health.buffered).flatten();
+            series.set(ahead.map(|ahead| seconds(ahead.as_millis(), 1e3)));
         }),
     ),
     Metric::gauge(
         "aulos_client_round_trip_seconds",
         "Smoothed round-trip time in seconds.",
         Values::Client(|one, series| {
-            let trip = health(one, |health| i64::try_from(health.round_trip_us).ok()).flatten();
+            let trip = health(one, |health| health.round_trip.as_micros());
             series.set(trip.map(|us| seconds(us, 1e6)));
         }),
     ),
@@ -68,20 +68,20 @@ pub(super) const CLIENTS: &[Metric] = &[
         "aulos_client_sync_error_seconds",
         "How far ahead of its time the client plays in seconds, as it reports itself.",
         Values::Client(|one, series| {
-            let sync = health(one, |health| health.sync).flatten();
-            let error = sync.and_then(|sync| sync.error_us);
-            series.set(error.map(|us| seconds(us, 1e6)));
+            let report = health(one, |health| health.report).flatten();
+            let error = report.and_then(|report| report.sync_error);
+            series.set(error.map(|error| seconds(error.as_micros(), 1e6)));
         }),
     ),
     Metric::gauge(
         "aulos_client_unsent_bytes",
         "Bytes that wait in this machine.",
-        Values::Client(|one, series| series.set(health(one, |health| health.unsent_bytes))),
+        Values::Client(|one, series| series.set(health(one, |health| health.unsent))),
     ),
     Metric::counter(
         "aulos_client_skipped_chunks_total",
         "Chunks skipped because the client was too slow, in this connection.",
-        Values::Client(|one, series| series.set(health(one, |health| health.skipped_chunks))),
+        Values::Client(|one, series| series.set(health(one, |health| health.skipped))),
     ),
     Metric::counter(
         "aulos_client_retransmits_total",

@@ -7,12 +7,13 @@ use std::time::SystemTime;
 
 use aulos_config::{ConfigFile, Environment, Station};
 use aulos_control::backend::{
-    Loudness, PushState, RadioState, RtpDestinationStatus, RtpSourceStatus, SourceCondition,
-    SourceHealth, SourceState, Standby, StationStatus,
+    ConnectionHealth, Loudness, PushState, RadioState, RtpDestinationStatus, RtpSourceStatus,
+    SourceCondition, SourceHealth, SourceState, Standby, StationStatus,
 };
 use aulos_control::registry::Client;
 use aulos_control::{ClientSnapshot, Histogram, ServerSnapshot, StationActivity, StationSnapshot};
 use aulos_core::{Lufs, Span};
+use aulos_proto::snap::wire::PlayerReport;
 use serde_json::json;
 
 use super::sections::{self, SECTIONS};
@@ -128,13 +129,11 @@ fn counters() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn client(id: &str) -> ClientSnapshot {
-    let health = Some(aulos_control::backend::ClientHealth {
-        ahead_ms: Some(900),
-        sync: Some(aulos_control::backend::ClientSync {
-            error_us: Some(-20),
-            ..Default::default()
-        }),
-        ..Default::default()
+    let sync_error = Some(Span::from_micros(-20));
+    let health = Some(ConnectionHealth {
+        buffered: Some(Span::from_millis(900)),
+        report: Some(PlayerReport { sync_error, ..PlayerReport::default() }),
+        ..ConnectionHealth::default()
     });
     let client = Client {
         id: id.to_owned(),

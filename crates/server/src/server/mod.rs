@@ -243,7 +243,7 @@ struct ControlPlane {
     config: Arc<ResolvedConfig>,
     bound: ControlPlaneSockets,
     audio: Arc<Audio>,
-    event_receiver: mpsc::Receiver<aulos_control::backend::AudioEvent>,
+    event_receiver: mpsc::Receiver<aulos_control::backend::ReactorEvent>,
     stream: SocketAddr,
     config_loader: ConfigLoader,
     supervisor: Supervisor,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use aulos_config::ResolvedConfig;
-use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink, RelayControl};
+use aulos_control::backend::{AudioBackend, ListenPolicy, ListenSink, ReactorEvent, RelayControl};
 use aulos_control::cluster::{ClusterHandle, StatusRequest};
 use aulos_control::{
     Clock, ConfigLoader, Control, ControlOptions, ControlParts, HISTORY_QUEUE, HostInfo, TICK,
@@ -35,7 +35,7 @@ pub struct AudioHandles {
     /// Takes over web listeners.
     pub listen_sink: Arc<dyn ListenSink>,
     /// Receiver of audio events; a queue of [`EVENT_QUEUE`](aulos_control::backend::EVENT_QUEUE).
-    pub events: mpsc::Receiver<AudioEvent>,
+    pub events: mpsc::Receiver<ReactorEvent>,
     /// Address for Snapcast clients; `None` without such a port.
     pub stream: Option<SocketAddr>,
 }
@@ -145,8 +145,8 @@ pub async fn run(
 /// connections of others.
 async fn handle_events(
     control: &Control,
-    first: AudioEvent,
-    events: &mut mpsc::Receiver<AudioEvent>,
+    first: ReactorEvent,
+    events: &mut mpsc::Receiver<ReactorEvent>,
 ) {
     let begin = SystemClock::now();
     control.handle_event(first);

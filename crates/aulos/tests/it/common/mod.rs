@@ -10,7 +10,7 @@
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,10 +24,10 @@ use aulos_config::{
     ResolvedConfig, RtpOutputSettings, Station,
 };
 use aulos_control::backend::{
-    Announcement, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull, DjInfo,
-    DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink,
-    ListenerSession, Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationEvent,
-    StationPosition, StationRecorderEvent, StationStatus, TargetSessions,
+    Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
+    EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink, ListenerSession,
+    Loudness, MediaSocket, ReactorEvent, ServerSettings, SessionCommand, SessionId, SourceSwitch,
+    StationEvent, StationPosition, StationRecorderEvent, StationStatus, TargetSessions,
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
@@ -273,7 +273,7 @@ pub struct Server {
     pub control: SocketAddr,
     pub http: SocketAddr,
     pub state_dir: PathBuf,
-    events: mpsc::Sender<AudioEvent>,
+    events: mpsc::Sender<ReactorEvent>,
     /// What a reload reads.
     pub next: Arc<Mutex<Result<ResolvedConfig, String>>>,
     hangup: mpsc::Sender<()>,
@@ -315,7 +315,7 @@ impl Server {
         });
     }
 
-    pub fn event(&self, event: AudioEvent) {
+    pub fn event(&self, event: ReactorEvent) {
         self.events.blocking_send(event).unwrap();
     }
 
@@ -538,7 +538,7 @@ pub fn waves(samples: &[i16], channels: u8) -> Vec<u8> {
     bytes
 }
 
-pub fn hello(session: u64, id: &str) -> AudioEvent {
+pub fn hello(session: u64, id: &str) -> ReactorEvent {
     let text = |text: &str| text.to_owned();
     let hello = Hello {
         mac: text("00:00:5e:00:53:01"),
@@ -549,17 +549,22 @@ pub fn hello(session: u64, id: &str) -> AudioEvent {
         arch: text("x86_64"),
         id: text(id),
         instance: 1,
-        protocol: 2,
+        protocol_version: 2,
         auth: None,
-        preauthenticated: false,
     };
-    let peer = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-    AudioEvent::Hello {
+    ReactorEvent::Hello {
         session: SessionId(session),
-        peer,
         hello: hello.into(),
-        greeting_sent: None,
+        address: (Ipv4Addr::new(192, 0, 2, 7), 0).into(),
+        authorized: false,
+        answered: None,
     }
+}
+
+/// What a player is sent that has no latency of its own and is not muted.
+pub fn settings(volume: u8, muted: bool, buffer_ms: i64) -> ServerSettings {
+    let (buffer, report_interval) = (Span::from_millis(buffer_ms), Some(Span::from_secs(2)));
+    ServerSettings { volume, muted, latency: Span::ZERO, buffer, report_interval }
 }
 
 /// A controller on the TCP port that reads whole lines.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use aulos_core::{ChannelMap, Rng};
+use aulos_core::{ChannelMap, Rng, Span};
 
-use crate::backend::{ClientHealth, Hello, SessionId};
+use crate::backend::{ConnectionHealth, Hello, SessionId};
 
 /// Wall time, for display and for Snapcast's `lastSeen`; nothing is decided by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,9 +17,10 @@ pub struct WallTime {
 }
 
 impl WallTime {
-    /// This time `micros` ago.
-    pub(super) fn minus_micros(self, micros: u64) -> Self {
-        let total = i128::from(self.sec) * MICROS + i128::from(self.usec) - i128::from(micros);
+    /// This time some span ago.
+    pub(super) fn minus(self, ago: Span) -> Self {
+        let ago = i128::from(ago.as_micros());
+        let total = i128::from(self.sec) * MICROS + i128::from(self.usec) - ago;
         let sec = i64::try_from(total.div_euclid(MICROS)).unwrap_or(self.sec);
         Self { sec, usec: u32::try_from(total.rem_euclid(MICROS)).unwrap_or(0) }
     }
@@ -78,7 +79,7 @@ pub struct Client {
     /// Whether two of its sessions have been in use at the same time.
     pub is_shared: bool,
     /// The health of its connection; none in the first seconds.
-    pub health: Option<ClientHealth>,
+    pub health: Option<ConnectionHealth>,
 }
 
 impl Client {
@@ -102,7 +103,7 @@ impl Client {
         self.ip = peer.to_canonical().to_string();
         self.software.clone_from(&hello.client_name);
         self.version.clone_from(&hello.version);
-        self.protocol = hello.protocol;
+        self.protocol = hello.protocol_version;
         self.limit_reported_texts();
     }
 
@@ -131,9 +132,8 @@ pub struct EarlierSession {
     pub session: SessionId,
     /// The IP address of the client.
     pub ip: String,
-    /// Microseconds since its last Time request, at the last report since it has been an earlier
-    /// one.
-    pub seen_us_ago: Option<u64>,
+    /// Time since its last Time request, at the last report since it has been an earlier one.
+    pub since_time_request: Option<Span>,
 }
 
 /// Clients that play the same station.

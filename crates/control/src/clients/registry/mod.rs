@@ -46,8 +46,9 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use aulos_core::ChannelMap;
+use aulos_proto::snap::wire::ClientInfo;
 
-use crate::backend::{AudioEvent, Greeting, Hello, KickReason, SessionCommand, SessionId};
+use crate::backend::{Greeting, Hello, KickReason, ReactorEvent, SessionCommand, SessionId};
 use client::{IdGenerator, VolumeLimits, clamp_volume, client_id};
 pub(crate) use presets::Presets;
 use retention::ClientRetention;
@@ -95,13 +96,13 @@ impl Registry {
     }
 
     /// Handles an event of the audio backend; `now` is wall time, for display.
-    pub fn apply(&mut self, event: AudioEvent, now: WallTime) -> Effects {
+    pub fn apply(&mut self, event: ReactorEvent, now: WallTime) -> Effects {
         match event {
-            AudioEvent::Hello { session, peer, hello, greeting_sent: answered } => {
-                self.handle_hello(session, peer, &hello, answered, now)
+            ReactorEvent::Hello { session, hello, address, answered, .. } => {
+                self.handle_hello(session, address.ip(), &hello, answered, now)
             }
-            AudioEvent::Left { session } => self.handle_left(session, now),
-            AudioEvent::Health { session, health } => {
+            ReactorEvent::SessionEnded { session, .. } => self.handle_left(session, now),
+            ReactorEvent::Health { session, health } => {
                 let shared = self.table.set_health(session, health, now);
                 let shared = shared.map(|(client, earlier)| SharedId {
                     id: client.id.clone(),
@@ -109,7 +110,7 @@ impl Registry {
                 });
                 Effects { shared, ..Effects::default() }
             }
-            AudioEvent::ClientInfo { session, volume, muted } => {
+            ReactorEvent::ClientInfo { session, info: ClientInfo { volume, muted, .. } } => {
                 let cap = self.limits.cap;
                 // Of several clients with one id, the newest one decides.
                 let newest = self.table.with_session(session);

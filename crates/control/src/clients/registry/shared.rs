@@ -181,7 +181,8 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
-    use crate::backend::{AudioEvent, Hello, SessionCommand, SessionId};
+    use crate::backend::test_events::{arrival, hello_of};
+    use crate::backend::{SessionCommand, SessionId};
     use crate::clients::registry::{StationInfo, WallTime};
 
     fn registry() -> Registry {
@@ -190,10 +191,10 @@ mod tests {
     }
 
     fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
-        let hello = Box::new(Hello { id: id.to_owned(), instance: 1, ..Hello::default() });
+        let hello = hello_of(id);
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let session = SessionId(session);
-        let event = AudioEvent::Hello { session, peer, hello, greeting_sent: None };
+        let event = arrival(session, peer, hello);
         registry.apply(event, WallTime::default())
     }
 
@@ -270,7 +271,7 @@ mod tests {
         let [SessionCommand::SetSettings { settings: sent, .. }] = &effects.commands[..] else {
             panic!("{effects:?}")
         };
-        assert_eq!((sent.volume, sent.latency_ms), (30, 20));
+        assert_eq!((sent.volume, sent.latency.as_millis()), (30, 20));
         let effects = registry.apply_shared(&SettingsKey::Group(own.group.clone()), group("jazz"));
         assert!(effects.notices.contains(&Notice::Stream(own.group.clone())));
         assert!(matches!(effects.commands[..], [_, SessionCommand::MoveClient { station: 1, .. }]));

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use aulos_core::Span;
+
 use super::client::{Client, Group};
-use crate::backend::{Greeting, PlaybackSettings};
+use crate::backend::{Greeting, ServerSettings};
 
 /// What the registry needs of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,12 +63,16 @@ impl StationTable {
     /// What a client of this group is sent; none if its station does not exist.
     pub(super) fn greeting(&self, group: &Group, client: &Client) -> Option<Greeting> {
         let (station, info) = self.find(&group.station)?;
-        let settings = PlaybackSettings {
+        let settings = ServerSettings {
             volume: client.volume,
             muted: client.muted || group.muted,
-            latency_ms: client.latency_ms,
-            buffer_ms: info.buffer_ms,
+            latency: Span::from_millis(client.latency_ms.into()),
+            buffer: Span::from_millis(info.buffer_ms.into()),
+            report_interval: Some(REPORT_INTERVAL),
         };
         Some(Greeting { settings, station })
     }
 }
+
+/// How often a player reports: as often as the reactors report the health of its connection.
+const REPORT_INTERVAL: Span = Span::from_secs(2);

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::client::{Client, EarlierSession, Group, WallTime, client_id};
 use super::client_json::{ClientJson, ClientTexts};
-use crate::backend::{ClientHealth, Hello, SessionId};
+use crate::backend::{ConnectionHealth, Hello, SessionId};
 
 /// The sort key of a client: its group, and its order inside the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,7 +130,7 @@ impl ClientTable {
         client.health = None;
         if let Some(before) = client.session.replace(session) {
             let ip = client.ip.clone();
-            let earlier = EarlierSession { session: before, ip, seen_us_ago: None };
+            let earlier = EarlierSession { session: before, ip, since_time_request: None };
             client.earlier_sessions.push(earlier);
             self.earlier += 1;
         }
@@ -170,7 +170,7 @@ impl ClientTable {
     pub(super) fn set_health(
         &mut self,
         session: SessionId,
-        health: ClientHealth,
+        health: ConnectionHealth,
         now: WallTime,
     ) -> Option<(&Client, &EarlierSession)> {
         // Its texts stay: nothing that changes here is in them.
@@ -178,15 +178,16 @@ impl ClientTable {
         let client = &mut Arc::make_mut(row).client;
         let Some(at) = client.earlier_sessions.iter().position(|one| one.session == session) else {
             client.health = Some(health);
-            if let Some(ago) = health.seen_us_ago {
-                client.last_seen = now.minus_micros(ago);
+            if let Some(ago) = health.since_time_request {
+                client.last_seen = now.minus(ago);
             }
             return None;
         };
         let earlier = client.earlier_sessions.get_mut(at)?;
-        let before = core::mem::replace(&mut earlier.seen_us_ago, health.seen_us_ago);
+        let since = health.since_time_request;
+        let before = core::mem::replace(&mut earlier.since_time_request, since);
         // It has sent a request between two reports: a connection that is dead does not.
-        let in_use = before.zip(health.seen_us_ago).is_some_and(|(before, now)| now < before);
+        let in_use = before.zip(since).is_some_and(|(before, now)| now < before);
         if !in_use || core::mem::replace(&mut client.is_shared, true) {
             return None;
         }

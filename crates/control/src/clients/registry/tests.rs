@@ -3,11 +3,12 @@ mod saved;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use aulos_core::ChannelMap;
+use aulos_core::{ChannelMap, Span};
 use proptest::prelude::*;
 
 use super::*;
-use crate::backend::{ClientHealth, PlaybackSettings};
+use crate::backend::test_events::{arrival, departure, hello_of, volume_change};
+use crate::backend::{ConnectionHealth, ServerSettings};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -21,24 +22,18 @@ fn render(registry: &Registry) -> String {
 }
 
 fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
-    let hello = Hello { id: id.to_owned(), instance: 1, ..Hello::default() };
-    registry.apply(
-        AudioEvent::Hello {
-            session: SessionId(session),
-            peer: PEER,
-            hello: hello.into(),
-            greeting_sent: None,
-        },
-        WallTime::default(),
-    )
+    let hello = hello_of(id);
+    registry.apply(arrival(SessionId(session), PEER, hello), WallTime::default())
 }
 
 fn group_of(registry: &Registry, id: &str) -> String {
     registry.table.client(id).unwrap().0.id.clone()
 }
 
-fn settings(volume: u8, muted: bool, latency_ms: i32, buffer_ms: u32) -> PlaybackSettings {
-    PlaybackSettings { volume, muted, latency_ms, buffer_ms }
+fn settings(volume: u8, muted: bool, latency_ms: i64, buffer_ms: i64) -> ServerSettings {
+    let (latency, buffer) = (Span::from_millis(latency_ms), Span::from_millis(buffer_ms));
+    let report_interval = Some(Span::from_secs(2));
+    ServerSettings { volume, muted, latency, buffer, report_interval }
 }
 
 #[test]
@@ -68,7 +63,7 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
             SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
         ]
     );
-    let gone = registry.apply(AudioEvent::Left { session }, WallTime { sec: 5, usec: 0 });
+    let gone = registry.apply(departure(session), WallTime { sec: 5, usec: 0 });
     assert_eq!(gone.notices, [Notice::Disconnected("a".to_owned())]);
     assert_eq!(registry.table.client("a").unwrap().1.last_seen.sec, 5);
     assert_eq!(hello(&mut registry, 2, "a").notices, [Notice::Connected("a".to_owned())]);
@@ -77,17 +72,18 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
 #[test]
 fn repeated_audio_reports_are_dropped_and_late_ones_corrected() {
     let mut registry = registry();
-    let told = |answered| AudioEvent::Hello {
+    let told = |answered| ReactorEvent::Hello {
         session: SessionId(1),
-        peer: PEER,
-        hello: Box::new(Hello { id: "a".to_owned(), instance: 1, ..Hello::default() }),
-        greeting_sent: answered,
+        hello: Box::new(hello_of("a")),
+        address: (PEER, 0).into(),
+        authorized: false,
+        answered,
     };
     let newcomer = registry.newcomer_greeting().unwrap();
     assert_eq!(newcomer.station, 1);
     let first = registry.apply(told(Some(newcomer)), WallTime::default());
     assert_eq!(first.commands, []);
-    drop(registry.apply(AudioEvent::Left { session: SessionId(1) }, WallTime::default()));
+    drop(registry.apply(departure(SessionId(1)), WallTime::default()));
     drop(registry.set_volume("a", Some(20), None).unwrap());
     let session = SessionId(1);
     let late = registry.apply(told(Some(newcomer)), WallTime::default());
@@ -96,14 +92,19 @@ fn repeated_audio_reports_are_dropped_and_late_ones_corrected() {
     assert_eq!(registry.greeting_of("a"), Some(Greeting { settings, station: 1 }));
 }
 
-fn report(registry: &mut Registry, session: u64, seen_us_ago: u64) -> Option<SharedId> {
-    let health = ClientHealth { seen_us_ago: Some(seen_us_ago), ..ClientHealth::default() };
-    let event = AudioEvent::Health { session: SessionId(session), health };
+fn asked(us_ago: Option<i64>) -> ConnectionHealth {
+    let since_time_request = us_ago.map(Span::from_micros);
+    ConnectionHealth { since_time_request, ..ConnectionHealth::default() }
+}
+
+fn report(registry: &mut Registry, session: u64, seen_us_ago: i64) -> Option<SharedId> {
+    let health = asked(Some(seen_us_ago));
+    let event = ReactorEvent::Health { session: SessionId(session), health };
     registry.apply(event, WallTime::default()).shared
 }
 
 fn left(registry: &mut Registry, session: u64) -> Effects {
-    registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default())
+    registry.apply(departure(SessionId(session)), WallTime::default())
 }
 
 #[test]
@@ -130,9 +131,9 @@ fn a_returning_client_has_a_new_session_before_its_dead_one_ends() {
 fn two_machines_with_one_id_both_play_and_are_reported_once() {
     let mut registry = registry();
     let hello_from = |registry: &mut Registry, session, ip: &str| {
-        let hello = Box::new(Hello { id: "a".to_owned(), instance: 1, ..Hello::default() });
+        let hello = hello_of("a");
         let (session, peer) = (SessionId(session), ip.parse().unwrap());
-        let event = AudioEvent::Hello { session, peer, hello, greeting_sent: None };
+        let event = arrival(session, peer, hello);
         registry.apply(event, WallTime::default())
     };
     drop(hello_from(&mut registry, 1, "192.0.2.1"));
@@ -153,11 +154,7 @@ fn two_machines_with_one_id_both_play_and_are_reported_once() {
     let told = registry.set_volume("a", Some(30), None).unwrap();
     let sessions: Vec<_> = told.commands.iter().map(SessionCommand::session).collect();
     assert_eq!(sessions, [SessionId(1), SessionId(2)]);
-    let volume = |session, percent| AudioEvent::ClientInfo {
-        session: SessionId(session),
-        volume: Some(percent),
-        muted: None,
-    };
+    let volume = |session, percent| volume_change(SessionId(session), Some(percent), None);
     drop(registry.apply(volume(1, 80), WallTime::default()));
     assert_eq!(registry.table.client("a").unwrap().1.volume, 30);
     drop(registry.apply(volume(2, 50), WallTime::default()));
@@ -184,12 +181,9 @@ fn two_machines_with_one_id_both_play_and_are_reported_once() {
 fn instances_of_one_machine_are_clients_of_their_own() {
     let mut registry = registry();
     for (session, instance) in [(1, 1), (2, 2)] {
-        let hello = Hello { mac: "m".to_owned(), instance, ..Hello::default() };
+        let hello = Hello { mac: "m".to_owned(), instance, ..hello_of("") };
         let session = SessionId(session);
-        drop(registry.apply(
-            AudioEvent::Hello { session, peer: PEER, hello: hello.into(), greeting_sent: None },
-            WallTime::default(),
-        ));
+        drop(registry.apply(arrival(session, PEER, hello), WallTime::default()));
     }
     assert!(registry.table.client("m").is_some() && registry.table.client("m#2").is_some());
     let nameless = hello(&mut registry, 3, "");
@@ -256,8 +250,8 @@ fn the_client_absent_longest_is_evicted_and_a_full_registry_is_reported() {
     let session = SessionId(99_999);
     let refused = hello(&mut registry, session.0, "late");
     assert_eq!(refused.commands, [SessionCommand::Kick { session, cause: KickReason::Full }]);
-    drop(registry.apply(AudioEvent::Left { session: SessionId(17) }, WallTime { sec: 1, usec: 0 }));
-    drop(registry.apply(AudioEvent::Left { session: SessionId(3) }, WallTime { sec: 2, usec: 0 }));
+    drop(registry.apply(departure(SessionId(17)), WallTime { sec: 1, usec: 0 }));
+    drop(registry.apply(departure(SessionId(3)), WallTime { sec: 2, usec: 0 }));
     drop(hello(&mut registry, session.0, "late"));
     assert!(registry.table.client("c17").is_none() && registry.table.client("c3").is_some());
 }
@@ -265,7 +259,7 @@ fn the_client_absent_longest_is_evicted_and_a_full_registry_is_reported() {
 /// A client connects and disconnects.
 fn visit(registry: &mut Registry, session: u64, id: &str) -> Effects {
     let came = hello(registry, session, id);
-    drop(registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default()));
+    drop(registry.apply(departure(SessionId(session)), WallTime::default()));
     came
 }
 
@@ -296,10 +290,9 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
         let session = 100 + number;
         drop(hello(&mut registry, session, &format!("invented {number}")));
         // A volume set at the client itself does not keep it from being forgotten.
-        let info =
-            AudioEvent::ClientInfo { session: SessionId(session), volume: Some(9), muted: None };
+        let info = volume_change(SessionId(session), Some(9), None);
         drop(registry.apply(info, WallTime::default()));
-        drop(registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default()));
+        drop(registry.apply(departure(SessionId(session)), WallTime::default()));
     }
     for id in real.into_iter().chain(["old stranger", "connected stranger"]) {
         assert!(registry.table.client(id).is_some(), "{id} is forgotten");
@@ -314,11 +307,10 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
 fn visit_with(registry: &mut Registry, session: u64, id: &str, program: &str) {
     let (session, instance) = (SessionId(session), 1);
     let hello =
-        Hello { id: id.to_owned(), client_name: program.to_owned(), instance, ..Hello::default() };
-    let hello = Box::new(hello);
-    let event = AudioEvent::Hello { session, peer: PEER, hello, greeting_sent: None };
+        Hello { id: id.to_owned(), client_name: program.to_owned(), instance, ..hello_of("") };
+    let event = arrival(session, PEER, hello);
     drop(registry.apply(event, WallTime::default()));
-    drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
+    drop(registry.apply(departure(session), WallTime::default()));
 }
 
 #[test]
@@ -350,17 +342,13 @@ fn a_browser_that_is_gone_is_forgotten_unless_something_was_set_for_it() {
     // A client that comes back in between begins anew.
     visit_with(&mut registry, 60, "here", PAGE);
     let session = SessionId(61);
-    let hello = Hello {
-        id: "other".to_owned(),
-        client_name: PAGE.to_owned(),
-        instance: 1,
-        ..Hello::default()
-    };
-    let event = AudioEvent::Hello { session, peer: PEER, hello: hello.into(), greeting_sent: None };
+    let hello =
+        Hello { id: "other".to_owned(), client_name: PAGE.to_owned(), instance: 1, ..hello_of("") };
+    let event = arrival(session, PEER, hello);
     drop(registry.apply(event, WallTime::default()));
     let effects = registry.forget_absent_browsers(at(60));
     assert_eq!(effects, Effects { save: true, ..Effects::notice(Notice::Server) });
-    drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
+    drop(registry.apply(departure(session), WallTime::default()));
     assert_eq!(registry.forget_absent_browsers(at(65)), Effects::default());
     let known = |registry: &Registry, id: &str| registry.table.client(id).is_some();
     for id in kept.into_iter().chain(["here", "other", "snapclient", "Snapweb"]) {
@@ -395,7 +383,7 @@ fn with_a_full_registry_a_new_client_plays_without_being_stored() {
     assert_eq!(render(&registry), before);
     assert_eq!(registry.save_preset("all"), Ok(()));
     assert_eq!(registry.presets.list[0].client_count(), MAX_CLIENTS);
-    drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
+    drop(registry.apply(departure(session), WallTime::default()));
     assert!(registry.table.client("late").is_none() && registry.table.is_consistent());
     // Exactly this many at once.
     let served = (0..2_000).filter(|number| {
@@ -434,7 +422,7 @@ fn a_group_has_a_volume_and_a_client_a_cap() {
     assert_eq!(volumes(&registry), [30, 90]);
     // A volume that was raised at the client itself is lowered again.
     let session = SessionId(1);
-    let info = AudioEvent::ClientInfo { session, volume: Some(99), muted: None };
+    let info = volume_change(session, Some(99), None);
     let told = registry.apply(info, WallTime::default()).commands;
     assert_eq!(
         told,
@@ -541,7 +529,7 @@ fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
         Step::Left(session) => {
             // The wall clock may step arbitrarily.
             let wall = WallTime { sec: (session.cast_signed() * 7_919) % 101 - 50, usec: 0 };
-            Some(registry.apply(AudioEvent::Left { session: SessionId(session) }, wall))
+            Some(registry.apply(departure(SessionId(session)), wall))
         }
         Step::SetClients(of, ids) => {
             let ids: Vec<String> = ids.iter().map(|id| format!("c{id}")).collect();
@@ -554,7 +542,7 @@ fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
         Step::Delete(id) => registry.delete_client(&format!("c{id}")).ok(),
         Step::Info(session, volume) => {
             let volume = u8::try_from(volume).ok();
-            let event = AudioEvent::ClientInfo { session: SessionId(session), volume, muted: None };
+            let event = volume_change(SessionId(session), volume, None);
             Some(registry.apply(event, WallTime::default()))
         }
     }
@@ -605,12 +593,11 @@ fn a_client_is_last_seen_at_its_last_time_request() {
     let mut registry = registry();
     drop(hello(&mut registry, 1, "a"));
     let mut seen_at = |sec, health| {
-        let event = AudioEvent::Health { session: SessionId(1), health };
+        let event = ReactorEvent::Health { session: SessionId(1), health };
         let effects = registry.apply(event, WallTime { sec, usec: 250_000 });
         assert!(!effects.save && effects.notices.is_empty());
         registry.table.client("a").unwrap().1.last_seen
     };
-    let asked = |seen_us_ago| ClientHealth { seen_us_ago, ..ClientHealth::default() };
     let before = seen_at(100, asked(None));
     assert!(before.sec < 90, "it has sent no request yet: {before:?}");
     assert_eq!(seen_at(100, asked(Some(1_500_000))), WallTime { sec: 98, usec: 750_000 });
@@ -635,7 +622,7 @@ fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
     assert!(!again.commands.contains(&moved(1, ChannelMap::Left)), "it plays on");
     let saved = render(&registry);
     assert!(saved.contains(r#""channels":"left""#), "{saved}");
-    drop(registry.apply(AudioEvent::Left { session: SessionId(1) }, WallTime::default()));
+    drop(registry.apply(departure(SessionId(1)), WallTime::default()));
     assert!(active_maps(&registry).is_empty());
     assert!(hello(&mut registry, 1, "a").commands.contains(&moved(1, ChannelMap::Left)));
     let group = group_of(&registry, "a");

@@ -153,42 +153,6 @@ pub mod code {
     pub const INTERNAL_ERROR: i64 = -32_603;
 }
 
-/// Notification, which is not answered. It never has an id, because python-snapcast would take it
-/// for a reply.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 4.1")]
-pub struct Notification {
-    /// Name of the notification.
-    pub method: Cow<'static, str>,
-    /// Parameters.
-    pub params: Value,
-}
-
-impl Notification {
-    /// The encoded notification.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        Self::with_text(&self.method, &self.params)
-    }
-
-    /// An encoded notification with parameters that are JSON already.
-    #[must_use]
-    pub fn with_text(method: &str, params: &impl fmt::Display) -> String {
-        let method = Value::from(method);
-        format!("{{\"jsonrpc\":\"2.0\",\"method\":{method},\"params\":{params}}}")
-    }
-
-    /// The encoded batch, which Snapcast sends after a batch of requests.
-    #[must_use]
-    pub fn batch_to_json(all: &[Self]) -> String {
-        Value::Array(all.iter().map(Self::to_value).collect()).to_string()
-    }
-
-    fn to_value(&self) -> Value {
-        json!({ "jsonrpc": "2.0", "method": self.method, "params": self.params })
-    }
-}
-
 impl Reply {
     /// The encoded reply.
     #[must_use]

@@ -70,15 +70,15 @@ fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
         version: long.clone(),
         os: long.clone(),
         arch: long.clone(),
-        protocol: u32::MAX,
-        ..Hello::default()
+        protocol_version: u32::MAX,
+        ..hello_of("")
     };
     let id = format!("{}#{}", said.id, said.instance);
     let (session, peer) = (SessionId(number), IpAddr::from([0xffff; 8]));
-    let event = AudioEvent::Hello { session, peer, hello: said.into(), greeting_sent: None };
+    let event = arrival(session, peer, said);
     let now = WallTime { sec: i64::MIN, usec: u32::MAX };
     drop(registry.apply(event, now));
-    drop(registry.apply(AudioEvent::Left { session }, now));
+    drop(registry.apply(departure(session), now));
     drop(registry.set_client_name(&id, &long).unwrap());
     drop(registry.set_latency(&id, -10_000).unwrap());
     drop(registry.set_map(&id, ChannelMap::Stereo).unwrap());
@@ -102,10 +102,10 @@ fn what_a_client_reports_of_itself_is_short_in_json() {
         version: "0.31.0".to_owned(),
         os: "Raspbian GNU/Linux 12 (bookworm)".to_owned(),
         arch: "aarch64".to_owned(),
-        ..Hello::default()
+        ..hello_of("")
     };
     let (session, peer) = (SessionId(2), IpAddr::from([0xffff; 8]));
-    let event = AudioEvent::Hello { session, peer, hello: usual.into(), greeting_sent: None };
+    let event = arrival(session, peer, usual);
     drop(registry.apply(event, WallTime::default()));
     let client = registry.table.with_session(session).unwrap();
     assert_eq!((&*client.host_name, &*client.arch), ("küche", "aarch64"));
