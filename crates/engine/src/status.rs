@@ -17,7 +17,7 @@ pub const MAX_SOURCES: usize = 32;
 pub const MAX_LEVELS: usize = 8;
 
 /// A snapshot of a station.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StationStatus {
     /// Start time of the station.
     pub started: Instant,
@@ -122,7 +122,7 @@ impl StepTimes {
 }
 
 /// A snapshot of one input.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InputState {
     /// Its health, as the switch judges it.
     pub health: InputHealth,
@@ -163,6 +163,20 @@ pub enum StationOutput {
 }
 
 impl InputState {
+    /// The state before the first step.
+    pub const NEW: Self = Self {
+        health: InputHealth::Connecting,
+        verdict: SilenceVerdict::Sound,
+        failures: FailureCounts::NONE,
+        has_started: false,
+        standby: Standby::Hot,
+        buffered: Span::ZERO,
+        drift: Ppm::ZERO,
+        rate: SampleRate::HZ_48000,
+        channels: 0,
+        loudness: Loudness::NONE,
+    };
+
     /// Whether its audio is inaudible.
     #[must_use]
     pub const fn is_silent(&self) -> bool {
@@ -171,7 +185,7 @@ impl InputState {
 }
 
 /// Peak and RMS of the first [`MAX_LEVELS`] channels.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
     /// Number of channels.
     pub channels: usize,
@@ -201,18 +215,7 @@ impl StationStatus {
             },
             loudness: Loudness::NONE,
             normalizer: None,
-            inputs: [InputState {
-                health: InputHealth::Connecting,
-                verdict: SilenceVerdict::Sound,
-                failures: FailureCounts::NONE,
-                has_started: false,
-                standby: Standby::Hot,
-                buffered: Span::ZERO,
-                drift: Ppm::ZERO,
-                rate: SampleRate::HZ_48000,
-                channels: 0,
-                loudness: Loudness::NONE,
-            }; MAX_SOURCES],
+            inputs: [InputState::NEW; MAX_SOURCES],
             pass_through: PassThroughState::NoSource,
             chunks: 0,
             payload_bytes: 0,
@@ -243,6 +246,12 @@ impl StationStatus {
 }
 
 impl Levels {
+    /// Sample peak of each channel, decaying.
+    #[must_use]
+    pub fn peaks(&self) -> &[Db] {
+        &self.peak[..self.channels.min(MAX_LEVELS)]
+    }
+
     pub(crate) fn update(&mut self, level: &LevelMeter, channels: usize) {
         self.channels = channels.min(MAX_LEVELS);
         for channel in 0..self.channels {

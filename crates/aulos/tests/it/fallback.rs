@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{Playing, Server, eventually, resolve, scratch, wave};
-use aulos_control::backend::{SourceSwitch, SwitchCause};
+use aulos_control::backend::{InputChange, SwitchCause};
 use aulos_core::Span;
 use serde_json::{Value, json};
 
@@ -53,9 +53,9 @@ fn each_change_of_source_is_notified_by_name() {
         controller.call("Aulos.GetInfo", json!({}));
     }
     server.backend.switches.lock().unwrap().extend([
-        (0, SourceSwitch { from: Some(1), to: Some(0), cause: SwitchCause::Better }),
-        (0, SourceSwitch { from: Some(0), to: None, cause: SwitchCause::Late }),
-        (7, SourceSwitch { from: None, to: None, cause: SwitchCause::Late }),
+        (0, InputChange { from: Some(1), to: Some(0), cause: SwitchCause::Better }),
+        (0, InputChange { from: Some(0), to: None, cause: SwitchCause::Late }),
+        (7, InputChange { from: None, to: None, cause: SwitchCause::Late }),
     ]);
     for controller in [&mut one, &mut other] {
         for (from, to, cause) in

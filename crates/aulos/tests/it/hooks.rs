@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aulos_config::ResolvedConfig;
-use aulos_control::backend::{SourceSwitch, SwitchCause};
+use aulos_control::backend::{InputChange, SwitchCause};
 
 use crate::common::{
     Controller, Playing, Server, TWO_STATIONS, eventually, resolve, scratch, script,
@@ -74,11 +74,11 @@ fn a_reload_adds_changes_and_removes_hooks_and_touches_no_station() {
         done["settings"].clone()
     };
     let fall = || {
-        let switched = SourceSwitch { from: Some(0), to: Some(1), cause: SwitchCause::Late };
+        let switched = InputChange { from: Some(0), to: Some(1), cause: SwitchCause::Late };
         server.backend.switches.lock().unwrap().push((0, switched));
     };
     let back = || {
-        let switched = SourceSwitch { from: Some(1), to: Some(0), cause: SwitchCause::Better };
+        let switched = InputChange { from: Some(1), to: Some(0), cause: SwitchCause::Better };
         server.backend.switches.lock().unwrap().push((0, switched));
     };
     assert_eq!(shown(&mut caller), json!([]));

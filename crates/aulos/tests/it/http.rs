@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, Server, eventually};
-use aulos_control::backend::{Loudness, SourceState, StationState, StationStatus};
+use aulos_control::backend::{
+    Loudness, SourceState, StationOutput, StationReport, StationState, StationStatus,
+};
 use aulos_core::{Db, Lufs, Span};
 use serde_json::{Value, json};
 
@@ -67,26 +69,28 @@ fn read_until(socket: &mut TcpStream, kept: &mut Vec<u8>, end: &str) -> String {
     }
 }
 
-fn playing() -> StationStatus {
-    StationStatus {
-        state: StationState::Playing,
+fn playing() -> StationReport {
+    let mut machine = StationStatus {
         active: Some(1),
-        sources: vec![SourceState::Failed("no such file".to_owned()), SourceState::Ready],
-        levels: vec![Db::new(-12.34), Db::SILENCE],
+        output: StationOutput::Active(1),
         loudness: Loudness {
             measured: Span::from_millis(12_340),
             momentary: Some(Lufs::new(-18.456)),
             true_peak: Some(Db::new(-1.0)),
             ..Loudness::NONE
         },
-        source_loudness: vec![
-            Loudness::NONE,
-            Loudness { integrated: Some(Lufs::new(-20.0)), ..Loudness::NONE },
-        ],
-        normalizer: None,
+        ..StationStatus::new(aulos_core::Instant::ZERO)
+    };
+    machine.inputs[1].loudness.integrated = Some(Lufs::new(-20.0));
+    machine.level.channels = 2;
+    machine.level.peak[0] = Db::new(-12.34);
+    StationReport {
+        state: StationState::Playing,
+        machine,
+        sources: vec![SourceState::Failed("no such file".to_owned()), SourceState::Ready],
         radios: vec![None, None],
         live_inputs: Vec::new(),
-        ..StationStatus::default()
+        ..StationReport::default()
     }
 }
 

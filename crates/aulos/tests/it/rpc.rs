@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use crate::common::{FakeBackend, TWO_STATIONS, golden, hello, resolve, scratch, script, settings};
 use aulos_control::access::Role;
 use aulos_control::backend::{
-    KickReason, Loudness, ReactorEvent, SessionCommand, SessionId, StationState, StationStatus,
+    KickReason, Loudness, ReactorEvent, SessionCommand, SessionId, StationReport, StationState,
 };
 use aulos_control::registry::store::SavedState;
 use aulos_control::{
@@ -24,7 +24,8 @@ fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
     let (backend, control) = control();
     let integrated = Some(Lufs::new(-20.0));
     let loudness = Loudness { integrated, ..Loudness::NONE };
-    let status = StationStatus { loudness, ..StationStatus::default() };
+    let mut status = StationReport::default();
+    status.machine.loudness = loudness;
     *backend.stations.lock().unwrap() = vec![status.clone(), status];
     let read = |station: &str| {
         let params = json!({ "station": station });
@@ -436,7 +437,7 @@ fn changes_of_several_threads_are_notified_in_their_order() {
 async fn a_station_that_starts_to_play_is_notified_once() {
     let (backend, control) = control();
     let (_, mut inbox) = control.join(Role::Admin);
-    let playing = StationStatus { state: StationState::Playing, ..StationStatus::default() };
+    let playing = StationReport { state: StationState::Playing, ..StationReport::default() };
     *backend.stations.lock().unwrap() = vec![playing];
     control.tick();
     control.tick();

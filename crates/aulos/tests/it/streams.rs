@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use crate::common::{Server, TWO_STATIONS, eventually, player, resolve, scratch, script};
-use aulos_control::backend::{SessionCommand, SessionId, StationStatus};
+use aulos_control::backend::{SessionCommand, SessionId, StationReport};
 use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 
@@ -396,9 +396,10 @@ fn a_stream_that_plays_another_has_its_titles_and_controls() {
     let mut controller = server.controller();
     controller.call("Server.GetStatus", json!({}));
     let play = |active| {
-        let status = StationStatus { active, ..StationStatus::default() };
+        let mut status = StationReport::default();
+        status.machine.active = active;
         *server.backend.stations.lock().unwrap() =
-            vec![StationStatus::default(), StationStatus::default(), status];
+            vec![StationReport::default(), StationReport::default(), status];
     };
     play(Some(0));
     let told = loop {

@@ -43,7 +43,8 @@ pub use announcement::{
 pub use aulos_engine::loudness::Loudness;
 pub use aulos_engine::loudness_processor::NormalizerStatus;
 pub use aulos_engine::standby::Standby;
-pub use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
+pub use aulos_engine::status::{InputState, StationOutput, StationStatus};
+pub use aulos_engine::switch::{FailureCounts, InputChange, InputFault, InputHealth, SwitchCause};
 pub use aulos_io::feed::{DjEndReason, DjMountPermit};
 pub use aulos_io::reactor::{
     ConnectionHealth, Greeting, ListenPolicy, ListenerSession, MediaSocket, ReactorEvent, SessionId,
@@ -58,9 +59,8 @@ pub use relay::{RelayChanges, RelayControl};
 pub(crate) use session::test_events;
 pub use session::{CommandQueueFull, KickReason, SessionCommand};
 pub use status::{
-    DjInfo, DjStatus, Latency, OnAir, PassStatus, RtpDestinationStatus, RtpSourceStatus,
-    SourceCondition, SourceHealth, SourceState, SourceSwitch, StationCounters, StationEvent,
-    StationOutput, StationPosition, StationState, StationStatus,
+    DjInfo, DjStatus, Latency, PassStatus, ProgrammeEvent, RtpDestinationStatus, RtpSourceStatus,
+    SourceState, StationPosition, StationReport, StationState,
 };
 pub use upload::{UploadEvent, UploadPhase, UploadState};
 
@@ -94,7 +94,7 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     fn set_listen_policy(&self, policy: &ListenPolicy);
 
     /// The last status of a station; called about ten times a second, without waiting.
-    fn status(&self, station: usize) -> StationStatus;
+    fn status(&self, station: usize) -> StationReport;
 
     /// Restarts the loudness measurement of a station and its sources, without waiting.
     fn reset_loudness(&self, station: usize);
@@ -194,7 +194,7 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     fn set_preferred_source(&self, station: usize, request: Option<(usize, Option<Span>)>);
 
     /// What happened on all stations since the last call; called about ten times a second.
-    fn station_events(&self) -> Vec<StationEvent>;
+    fn programme_events(&self) -> Vec<ProgrammeEvent>;
 
     /// Keeps the channel-mapped renditions in use, by station and map; others are ended. Called
     /// about ten times a second.

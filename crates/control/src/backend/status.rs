@@ -2,12 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use aulos_core::{Db, MediaTime, Span};
-use aulos_engine::loudness::Loudness;
-use aulos_engine::loudness_processor::NormalizerStatus;
-use aulos_engine::standby::Standby;
-use aulos_engine::status::StepTimes;
-use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
+use aulos_core::{Instant, MediaTime, Span};
+use aulos_engine::status::{InputState, MAX_SOURCES, StationOutput, StationStatus};
+use aulos_engine::switch::{InputChange, InputHealth, Preference};
 use aulos_io::feed::{DjEndReason, RadioStreamInfo};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::nats::LeaseState;
@@ -28,29 +25,19 @@ pub struct StationPosition {
     pub position: MediaTime,
 }
 
-/// The status of a station.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StationStatus {
+/// What the audio side reports of a station: the status of the machine, and of what surrounds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StationReport {
     /// Its state.
     pub state: StationState,
-    /// The active source, as an index in `Station::sources`.
-    pub active: Option<usize>,
-    /// State of each of `Station::sources`.
+    /// The machine's status; that before its first step while it does not run.
+    pub machine: StationStatus,
+    /// When it was read.
+    pub at: Instant,
+    /// State of each of `Station::sources`; empty while it does not run.
     pub sources: Vec<SourceState>,
     /// Time until the next attempt, for those of `Station::sources` that have failed.
     pub retries: Vec<Option<Span>>,
-    /// Peak of each channel since the last snapshot, relative to full scale.
-    pub levels: Vec<Db>,
-    /// Loudness of the output, since the start or the last reset.
-    pub loudness: Loudness,
-    /// Loudness of the input, one for each of `Station::sources`.
-    pub source_loudness: Vec<Loudness>,
-    /// Status of its normalizer; `None` without one.
-    pub normalizer: Option<NormalizerStatus>,
-    /// Condition of each of `Station::sources`.
-    pub source_conditions: Vec<SourceCondition>,
-    /// What is on air, and why.
-    pub on_air: OnAir,
     /// Latency to a listener.
     pub latency: Latency,
     /// Web radio state, for those of `Station::sources` that are web radio.
@@ -69,35 +56,28 @@ pub struct StationStatus {
     pub pushes: Vec<PushState>,
     /// State of each of `Station::records`.
     pub recorders: Vec<RecorderState>,
-    /// Media time of its next chunk. It advances whatever its sources do.
-    pub position: MediaTime,
-    /// What it has counted since its start.
-    pub counters: StationCounters,
-    /// How long its steps took.
-    pub steps: StepTimes,
 }
 
-/// What a station has counted since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StationCounters {
-    /// Chunks sent.
-    pub chunks: u64,
-    /// Payload bytes of these chunks.
-    pub payload_bytes: u64,
-    /// Underruns of the input on air.
-    pub underruns: u64,
-    /// Blocks of the programme that stations playing this one missed, because they read too late.
-    pub tap_blocks_lost: u64,
-    /// Stalls of the whole process that were so long that the timeline had to move.
-    pub timeline_stalls: u64,
-    /// Chunks not produced because every buffer was in use.
-    pub pool_exhausted: u64,
-    /// Chunks not produced because the codec refused.
-    pub encode_errors: u64,
-    /// Panics of codec libraries; a new encoder went on each time.
-    pub codec_panics: u64,
-    /// Chunks that a reactor did not take in time.
-    pub fanout_full: u64,
+impl Default for StationReport {
+    /// The report of a station that does not run.
+    fn default() -> Self {
+        Self {
+            state: StationState::Stopped,
+            machine: StationStatus::new(Instant::ZERO),
+            at: Instant::ZERO,
+            sources: Vec::new(),
+            retries: Vec::new(),
+            latency: Latency::default(),
+            radios: Vec::new(),
+            live_inputs: Vec::new(),
+            rtp_inputs: Vec::new(),
+            passes: Vec::new(),
+            publication: None,
+            rtp_outputs: Vec::new(),
+            pushes: Vec::new(),
+            recorders: Vec::new(),
+        }
+    }
 }
 
 /// Whether the chunks of a source go to clients as they are.
@@ -158,25 +138,27 @@ pub struct DjStatus {
     pub left: Option<DjEndReason>,
 }
 
-impl StationStatus {
-    /// The status without values that change all the time: levels, loudness, times.
+impl StationReport {
+    /// The status of each input in `Station::sources`; none while it does not run.
+    #[must_use]
+    pub fn inputs(&self) -> &[InputState] {
+        &self.machine.inputs[..self.sources.len().min(MAX_SOURCES)]
+    }
+
+    /// Whether the last resort is on air.
+    #[must_use]
+    pub fn is_on_last_resort(&self) -> bool {
+        self.state != StationState::Stopped && self.machine.output == StationOutput::LastResort
+    }
+
+    /// The report without values that change all the time: levels, loudness, times.
     #[must_use]
     pub fn without_live_figures(self) -> Self {
-        let loudness = Loudness::NONE;
-        let on_air = OnAir {
-            preferred_for: None,
-            since_ms: 0,
-            dead_air_ms: 0,
-            last_resort_ms: 0,
-            ..self.on_air
-        };
-        let (levels, source_loudness, normalizer) = (Vec::new(), Vec::new(), None);
-        let latency = Latency::default();
-        let djs = self
+        let live_inputs = self
             .live_inputs
             .into_iter()
             .map(|dj| dj.map(|dj| DjStatus { since: None, bytes: 0, ..dj }));
-        let djs = djs.collect();
+        let live_inputs = live_inputs.collect();
         let pushes = self.pushes.into_iter().map(|push| PushState {
             since: None,
             bytes: 0,
@@ -191,95 +173,45 @@ impl StationStatus {
                 RtpSourceStatus(rest)
             })
         };
-        let received = self.rtp_inputs.into_iter().map(rest).collect();
-        let sent = self.rtp_outputs.into_iter().map(|one| RtpDestinationStatus {
+        let rtp_inputs = self.rtp_inputs.into_iter().map(rest).collect();
+        let rtp_outputs = self.rtp_outputs.into_iter().map(|one| RtpDestinationStatus {
             state: one.state.map(|_| RtpOutputStatus::default()),
             ..one
         });
-        let sent = sent.collect();
+        let rtp_outputs = rtp_outputs.collect();
         let recorders = self.recorders.into_iter().map(RecorderState::at_rest).collect();
         Self {
-            levels,
-            loudness,
-            source_loudness,
-            normalizer,
-            on_air,
-            latency,
-            live_inputs: djs,
-            rtp_inputs: received,
-            rtp_outputs: sent,
+            machine: machine_at_rest(&self.machine),
+            at: Instant::ZERO,
+            latency: Latency::default(),
+            live_inputs,
+            rtp_inputs,
+            rtp_outputs,
             pushes,
             recorders,
-            position: MediaTime::default(),
-            counters: StationCounters::default(),
-            steps: StepTimes::default(),
             ..self
         }
     }
 }
 
-/// What a station plays, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OnAir {
-    /// The current output; `None` while the station does not run.
-    pub output: Option<StationOutput>,
-    /// The cause of the last change.
-    pub cause: Option<SwitchCause>,
-    /// The preferred source.
-    pub preferred: Option<usize>,
-    /// Remaining time of the preference.
-    pub preferred_for: Option<Span>,
-    /// Milliseconds since the last change.
-    pub since_ms: i64,
-    /// Milliseconds of silence that no source has sent.
-    pub dead_air_ms: i64,
-    /// Milliseconds of the last resort's sound.
-    pub last_resort_ms: i64,
-    /// Changes by cause, in the order of [`SwitchCause::ALL`].
-    pub switches: [u64; SwitchCause::ALL.len()],
-}
-
-/// What a station's output consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StationOutput {
-    /// The active source.
-    Active,
-    /// Two sources during a cross-fade.
-    Fade,
-    /// The sound of the last resort.
-    LastResort,
-}
-
-/// Condition of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceCondition {
-    /// Its health, as the switch judges it.
-    pub health: SourceHealth,
-    /// Readiness while it is not needed.
-    pub standby: Standby,
-    /// Failures, and the last one.
-    pub failures: FailureCounts,
-    /// Whether it has been ready to go on air since the station began.
-    pub has_started: bool,
-}
-
-/// Health of a source, as the switch judges it, without times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceHealth {
-    /// It is not needed, and does not play until it is.
-    Disabled,
-    /// Nothing has arrived, or everything that arrived has been played.
-    Connecting,
-    /// Audio arrives, but not enough or not for long enough yet.
-    Priming,
-    /// It may go on air.
-    Healthy,
-    /// It has audio, but also a fault that favours another source.
-    Suspect(InputFault),
-    /// It stopped, and its buffer is empty.
-    Failed(InputFault),
-    /// It failed, and is opened again after a pause.
-    Backoff,
+/// What is on air and why, and the condition of the inputs; without levels, times and counts of
+/// chunks.
+fn machine_at_rest(machine: &StationStatus) -> StationStatus {
+    let StationStatus { active, cause, output, switches_by, .. } = *machine;
+    let preference = machine.preference.map(|one| Preference { until: None, ..one });
+    let inputs = machine.inputs.map(|input| InputState {
+        health: match input.health {
+            InputHealth::Priming { .. } => InputHealth::Priming { since: Instant::ZERO },
+            InputHealth::Healthy { .. } => InputHealth::Healthy { since: Instant::ZERO },
+            timeless => timeless,
+        },
+        failures: input.failures,
+        has_started: input.has_started,
+        standby: input.standby,
+        ..InputState::NEW
+    });
+    let rest = StationStatus::new(Instant::ZERO);
+    StationStatus { active, cause, output, switches_by, preference, inputs, ..rest }
 }
 
 /// Milliseconds from a source to a listener; the total latency is their sum.
@@ -293,24 +225,13 @@ pub struct Latency {
     pub client_ms: i64,
 }
 
-/// What happened on a station.
+/// What happened to the programme of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StationEvent {
+pub enum ProgrammeEvent {
     /// Another source of the station with this number is on air.
-    Switched(usize, SourceSwitch),
+    Switched(usize, InputChange),
     /// The announcement with this number began or ended.
     Announcement(u64, AnnouncementEvent),
-}
-
-/// A change of the source on air; `None` is the last resort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceSwitch {
-    /// The previous source, as an index in `Station::sources`.
-    pub from: Option<usize>,
-    /// The new source.
-    pub to: Option<usize>,
-    /// The cause.
-    pub cause: SwitchCause,
 }
 
 /// State of a station.

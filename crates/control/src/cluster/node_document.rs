@@ -193,7 +193,7 @@ impl NodeDocument {
 impl NodeStation {
     fn new(view: &StationView, client_count: u64) -> Self {
         let StationView { station, status, .. } = view;
-        let active = status.active.and_then(|index| station.sources.get(index));
+        let active = status.machine.active.and_then(|index| station.sources.get(index));
         Self {
             name: station.name.clone(),
             state: match status.state {

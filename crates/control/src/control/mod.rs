@@ -34,7 +34,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::access::{AccessControl, Credentials, LoginError, Role};
 use crate::announcements::{Announcements, sessions};
-use crate::backend::{Hello, ReactorEvent, StationEvent, StationPosition};
+use crate::backend::{Hello, ProgrammeEvent, ReactorEvent, StationPosition};
 use crate::clients::Clients;
 use crate::clients::log::log_refused_login;
 use crate::clients::registry::store::{SavedState, Snapshot};
@@ -218,12 +218,12 @@ impl Control {
 
     /// Handles what has happened in the audio since the last call.
     fn handle_audio(&self, subjects: &mut Subjects) {
-        for event in self.backend.station_events() {
+        for event in self.backend.programme_events() {
             let effects = match event {
-                StationEvent::Switched(number, switch) => {
+                ProgrammeEvent::Switched(number, switch) => {
                     subjects.stations.handle_switch(number, switch, self.outside())
                 }
-                StationEvent::Announcement(id, event) => {
+                ProgrammeEvent::Announcement(id, event) => {
                     let registry = &subjects.clients.registry;
                     subjects.announcements.handle_event(id, event, registry)
                 }

@@ -10,7 +10,7 @@ use aulos_files::history::{HistoryRange, Series};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::backend::StationStatus;
+use crate::backend::StationReport;
 use crate::control::counters::count;
 use crate::outside::Outside;
 use sampler::{HistoryError, HistoryRequest, HistorySampler, HistorySecond};
@@ -31,7 +31,7 @@ impl History {
     }
 
     /// Takes a sample of a station.
-    pub(crate) fn sample(&mut self, number: usize, station: &Station, status: &StationStatus) {
+    pub(crate) fn sample(&mut self, number: usize, station: &Station, status: &StationReport) {
         self.sampler.sample(number, station, status);
     }
 

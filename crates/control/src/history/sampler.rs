@@ -10,7 +10,7 @@ use aulos_core::Span;
 use aulos_files::history::{HistoryFigure, HistoryFlags, HistoryRange, HistoryRecord, Series};
 use tokio::sync::oneshot;
 
-use crate::backend::{Loudness, StationOutput, StationState, StationStatus};
+use crate::backend::{Loudness, StationReport, StationState};
 use crate::stations::activity::CEILING_TOLERANCE_DB;
 
 /// The records of one second.
@@ -72,7 +72,7 @@ pub(crate) struct HistorySampler {
 
 impl HistorySampler {
     /// Takes a sample of a station.
-    pub(crate) fn sample(&mut self, number: usize, station: &Station, status: &StationStatus) {
+    pub(crate) fn sample(&mut self, number: usize, station: &Station, status: &StationReport) {
         if self.samples.len() <= number {
             self.samples.resize_with(number + 1, Vec::new);
         }
@@ -98,16 +98,16 @@ impl HistorySampler {
     }
 }
 
-fn sample(station: &Station, status: &StationStatus) -> Option<HistoryRecord> {
+fn sample(station: &Station, status: &StationReport) -> Option<HistoryRecord> {
     let Loudness { momentary, short_term, integrated, range, current_true_peak, .. } =
-        status.loudness;
+        status.machine.loudness;
     let has_run = status.state == StationState::Stopped;
-    if momentary.is_none() && status.loudness.measured < MOMENTARY_WINDOW && !has_run {
+    if momentary.is_none() && status.machine.loudness.measured < MOMENTARY_WINDOW && !has_run {
         return None;
     }
     let figure = HistoryFigure::new;
     let momentary = figure(momentary.map(|lufs| lufs.get()));
-    let gain = status.normalizer.as_ref().filter(|normalizer| !normalizer.bypassed);
+    let gain = status.machine.normalizer.as_ref().filter(|normalizer| !normalizer.bypassed);
     let ceiling = station.sound.ceiling().get() + CEILING_TOLERANCE_DB;
     let is_recording =
         station.records.iter().zip(&status.recorders).any(|(_, one)| one.segment.is_some());
@@ -132,19 +132,19 @@ fn sample(station: &Station, status: &StationStatus) -> Option<HistoryRecord> {
 }
 
 /// Whether the last resort has sound.
-fn is_on_last_resort(status: &StationStatus) -> bool {
-    status.on_air.output == Some(StationOutput::LastResort) && status.on_air.last_resort_ms > 0
+fn is_on_last_resort(status: &StationReport) -> bool {
+    status.is_on_last_resort() && status.machine.last_resort_frames > 0
 }
 
 /// Whether another source than the first choice is on air: the preferred one, else the first that
 /// is always there. The page judges in the same way (`condition.js`).
-fn is_on_fallback(status: &StationStatus) -> bool {
-    let Some(active) = status.active else { return false };
+fn is_on_fallback(status: &StationReport) -> bool {
+    let Some(active) = status.machine.active else { return false };
     if is_on_last_resort(status) {
         return false;
     }
-    if let Some(preferred) = status.on_air.preferred {
-        return active != preferred;
+    if let Some(preference) = status.machine.preference {
+        return active != preference.input;
     }
     let waits = |number: usize| {
         let live = status.live_inputs.get(number).and_then(Option::as_ref);
@@ -158,17 +158,24 @@ mod tests {
     use aulos_core::Lufs;
 
     use super::*;
-    use crate::backend::{DjStatus, OnAir};
+    use aulos_core::Instant;
+    use aulos_engine::switch::Preference;
 
-    fn on_air(active: usize, preferred: Option<usize>, live: &[Option<bool>]) -> StationStatus {
+    use crate::backend::{DjStatus, StationOutput, StationStatus};
+
+    fn on_air(active: usize, preferred: Option<usize>, live: &[Option<bool>]) -> StationReport {
         let live =
             live.iter().map(|live| live.map(|on_air| DjStatus { on_air, ..DjStatus::default() }));
-        StationStatus {
+        StationReport {
             state: StationState::Playing,
-            active: Some(active),
-            on_air: OnAir { preferred, output: Some(StationOutput::Active), ..OnAir::default() },
+            machine: StationStatus {
+                active: Some(active),
+                preference: preferred.map(|input| Preference { input, until: None }),
+                output: StationOutput::Active(active),
+                ..StationStatus::new(Instant::ZERO)
+            },
             live_inputs: live.collect(),
-            ..StationStatus::default()
+            ..StationReport::default()
         }
     }
 
@@ -181,13 +188,13 @@ mod tests {
             (on_air(1, None, &[Some(true), None]), true),
             (on_air(1, Some(1), &[]), false),
             (on_air(0, Some(1), &[]), true),
-            (StationStatus::default(), false),
+            (StationReport::default(), false),
         ] {
             assert_eq!(is_on_fallback(&status), expected, "{status:?}");
         }
         let mut resort = on_air(1, None, &[]);
-        resort.on_air.output = Some(StationOutput::LastResort);
-        resort.on_air.last_resort_ms = 1;
+        resort.machine.output = StationOutput::LastResort;
+        resort.machine.last_resort_frames = 48;
         assert!(is_on_last_resort(&resort) && !is_on_fallback(&resort));
     }
 
@@ -200,7 +207,7 @@ mod tests {
         // A window that is not full yet is no silence.
         sampler.sample(1, &station, &status);
         for momentary in [-20.0, -30.0, -25.0] {
-            status.loudness.momentary = Some(Lufs::new(momentary));
+            status.machine.loudness.momentary = Some(Lufs::new(momentary));
             sampler.sample(1, &station, &status);
         }
         assert_eq!(sampler.turn(0), None);
@@ -210,8 +217,8 @@ mod tests {
         assert_eq!((time, figures), (0, (Some(-20.0), Some(-30.0))));
         assert_eq!(record.parts, 3);
         // A clock that goes back ends a second too, and a burst of samples is bounded.
-        status.loudness.measured = Span::from_secs(1);
-        status.loudness.momentary = None;
+        status.machine.loudness.measured = Span::from_secs(1);
+        status.machine.loudness.momentary = None;
         status.state = StationState::Silent;
         (0..1_000).for_each(|_| sampler.sample(1, &station, &status));
         let (time, records) = sampler.turn(3).unwrap();

@@ -11,7 +11,7 @@ use aulos_core::{Db, Instant, Span};
 use aulos_dsp::normalize::LookAhead;
 
 use super::HookEvent;
-use crate::backend::{SourceSwitch, StationState, StationStatus, SwitchCause};
+use crate::backend::{InputChange, StationReport, StationState, SwitchCause};
 
 /// Watches one station.
 #[derive(Debug, Default)]
@@ -59,9 +59,9 @@ struct PeakState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Observation<'a> {
     /// The source on air changed.
-    Switched(SourceSwitch),
+    Switched(InputChange),
     /// Its status.
-    Status(&'a StationStatus),
+    Status(&'a StationReport),
 }
 
 impl StationWatch {
@@ -87,8 +87,8 @@ impl StationWatch {
         self.events.pop_front()
     }
 
-    fn handle_switch(&mut self, now: Instant, station: &Station, switched: SourceSwitch) {
-        let SourceSwitch { from, to, cause } = switched;
+    fn handle_switch(&mut self, now: Instant, station: &Station, switched: InputChange) {
+        let InputChange { from, to, cause } = switched;
         // The last resort has the lowest priority.
         let rank = |source: Option<usize>| source.unwrap_or(usize::MAX);
         let (before, after) = (rank(from), rank(to));
@@ -116,11 +116,11 @@ impl StationWatch {
         }
     }
 
-    fn check_silence(&mut self, now: Instant, station: &Station, status: &StationStatus) {
+    fn check_silence(&mut self, now: Instant, station: &Station, status: &StationReport) {
         let level = level(status);
         let bar = station.silence.below;
         // The engine also detects a constant value, and a source may have a threshold of its own.
-        let mute = status.state == StationState::Silent && status.active.is_some();
+        let mute = status.state == StationState::Silent && status.machine.active.is_some();
         self.mute_since = if mute { Some(self.mute_since.unwrap_or(now)) } else { None };
         let quiet = mute || level.get() < bar.get();
         let loud = !mute && level.get() > bar.get() + HYSTERESIS_DB;
@@ -128,8 +128,8 @@ impl StationWatch {
             Audibility::Sound if quiet => Audibility::Quiet { since: now },
             Audibility::Quiet { .. } if !quiet => Audibility::Sound,
             Audibility::Quiet { since } if self.is_confirmed(now, since, station) => {
-                let cause = if status.active.is_some() { "silent" } else { "last resort" };
-                let source = source_name(station, status.active);
+                let cause = if status.machine.active.is_some() { "silent" } else { "last resort" };
+                let source = source_name(station, status.machine.active);
                 self.events.push_back(HookEvent::Silence {
                     source,
                     cause,
@@ -148,7 +148,7 @@ impl StationWatch {
             {
                 let lasted = since.since(silent_since);
                 self.events.push_back(HookEvent::Sound {
-                    source: source_name(station, status.active),
+                    source: source_name(station, status.machine.active),
                     lasted,
                 });
                 Audibility::Sound
@@ -163,9 +163,9 @@ impl StationWatch {
         mute_long || now.since(since) >= station.silence.span + SWITCH_GRACE
     }
 
-    fn check_peak(&mut self, now: Instant, station: &Station, status: &StationStatus) {
+    fn check_peak(&mut self, now: Instant, station: &Station, status: &StationReport) {
         let peaks = &mut self.peaks;
-        let loudness = &status.loudness;
+        let loudness = &status.machine.loudness;
         // A poll can miss a tenth of a second; the overall peak misses no new maximum.
         let risen = loudness.true_peak.filter(|peak| peaks.whole.is_none_or(|whole| *peak > whole));
         peaks.whole = loudness.true_peak;
@@ -178,7 +178,7 @@ impl StationWatch {
         if peaks.reported_at.is_some_and(|reported| now.since(reported) < OVER_CEILING_INTERVAL) {
             return;
         }
-        let source = source_name(station, status.active);
+        let source = source_name(station, status.machine.active);
         let times = std::mem::take(&mut peaks.times);
         (peaks.reported_at, peaks.worst) = (Some(now), None);
         self.events.push_back(HookEvent::OverCeiling { source, peak: worst, ceiling, times });
@@ -203,12 +203,12 @@ fn source_name(station: &Station, index: Option<usize>) -> Option<String> {
 
 /// Peak level of the output: of the last 100 ms, which is absent for digital silence; before the
 /// first 100 ms, the decaying peak.
-fn level(status: &StationStatus) -> Db {
-    let loudness = &status.loudness;
+fn level(status: &StationReport) -> Db {
+    let loudness = &status.machine.loudness;
     if loudness.measured > Span::ZERO {
         return loudness.current_sample_peak.unwrap_or(Db::SILENCE);
     }
-    status.levels.iter().copied().reduce(louder).unwrap_or(Db::SILENCE)
+    status.machine.level.peaks().iter().copied().reduce(louder).unwrap_or(Db::SILENCE)
 }
 
 fn louder(one: Db, other: Db) -> Db {

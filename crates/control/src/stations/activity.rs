@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use aulos_core::{Db, MediaTime};
 use aulos_engine::status::StepTimes;
 
-use crate::backend::{ConnectionHealth, StationStatus};
+use crate::backend::{ConnectionHealth, StationReport};
 use crate::views::run_statistics::Histogram;
 
 /// What metrics and health need of a station over time.
@@ -43,14 +43,15 @@ impl Default for StationActivity {
 
 impl StationActivity {
     /// Takes over a status; called every [`TICK`].
-    pub(crate) fn update(&mut self, status: &StationStatus, ceiling: Db, now: Instant) {
-        if status.position != self.position {
-            (self.position, self.advanced_at) = (status.position, Some(now));
+    pub(crate) fn update(&mut self, status: &StationReport, ceiling: Db, now: Instant) {
+        if status.machine.position != self.position {
+            (self.position, self.advanced_at) = (status.machine.position, Some(now));
         }
-        self.steps.set_counts(&status.steps.counts, status.steps.total.as_secs_f64());
+        self.steps
+            .set_counts(&status.machine.steps.counts, status.machine.steps.total.as_secs_f64());
         let second = self.second(now);
         self.peaks.retain(|(at, _)| second.saturating_sub(*at) < PEAK_HOLD_S);
-        let Some(peak) = status.loudness.current_true_peak else { return };
+        let Some(peak) = status.machine.loudness.current_true_peak else { return };
         match self.peaks.last_mut().filter(|(at, _)| *at == second) {
             Some((_, highest)) => *highest = Db::new(highest.get().max(peak.get())),
             None => self.peaks.push((second, peak)),
@@ -128,17 +129,20 @@ mod tests {
         let mut steps = StepTimes::default();
         steps.record(aulos_core::Span::from_micros(300));
         let mut activity = StationActivity::default();
-        let status = StationStatus { steps, ..StationStatus::default() };
+        let mut status = StationReport::default();
+        status.machine.steps = steps;
         activity.update(&status, Db::ZERO, Instant::now());
         let counts: Vec<u64> = activity.steps.cumulative().map(|(_, count)| count).collect();
         assert_eq!(counts, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]);
         assert!((activity.steps.sum() - 0.000_3).abs() < 1e-9);
     }
 
-    fn status(position: u64, peak: Option<f64>) -> StationStatus {
+    fn status(position: u64, peak: Option<f64>) -> StationReport {
         let current_true_peak = peak.map(Db::new);
         let loudness = Loudness { current_true_peak, ..Loudness::NONE };
-        StationStatus { position: MediaTime(position), loudness, ..StationStatus::default() }
+        let mut status = StationReport::default();
+        (status.machine.position, status.machine.loudness) = (MediaTime(position), loudness);
+        status
     }
 
     #[test]

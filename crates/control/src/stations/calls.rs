@@ -66,12 +66,13 @@ pub(crate) const MAX_DURATION_S: f64 = 86_400.0;
 pub(crate) fn get_loudness(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let (number, slot) = context.station_param(params)?;
     let status = context.control.backend.status(number);
-    let sources = slot.station.sources.iter().zip(&status.source_loudness);
-    let sources = sources
-        .map(|(source, measured)| json!({ "name": source.name, "loudness": loudness(measured) }));
+    let sources = slot.station.sources.iter().zip(status.inputs());
+    let sources = sources.map(
+        |(source, input)| json!({ "name": source.name, "loudness": loudness(&input.loudness) }),
+    );
     Ok(json!({
         "station": slot.station.name,
-        "loudness": loudness(&status.loudness),
+        "loudness": loudness(&status.machine.loudness),
         "sources": sources.collect::<Vec<_>>(),
     })
     .into())
@@ -87,7 +88,7 @@ pub(crate) fn reset_loudness(context: &mut CallContext<'_>, params: &Params<'_>)
 /// `Aulos.GetNormalize`.
 pub(crate) fn get_normalize(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let (number, slot) = context.station_param(params)?;
-    let status = context.control.backend.status(number).normalizer;
+    let status = context.control.backend.status(number).machine.normalizer;
     Ok(json!({
         "station": slot.station.name,
         "normalize": slot.station.sound.normalize_json(),

@@ -9,9 +9,7 @@ use aulos_session::nats::LeaseState;
 
 use aulos_config::Station;
 
-use crate::backend::{
-    DjEndReason, DjStatus, SourceState, SourceSwitch, StationStatus, SwitchCause,
-};
+use crate::backend::{DjEndReason, DjStatus, InputChange, SourceState, StationReport, SwitchCause};
 use crate::events::history::{EventKind, EventSeverity, NewEvent};
 use crate::hooks::{HookEvent, cause_name};
 
@@ -38,8 +36,8 @@ impl LoggedFailures {
     pub(crate) fn changes(
         &mut self,
         station: &Station,
-        before: &StationStatus,
-        now: &StationStatus,
+        before: &StationReport,
+        now: &StationReport,
     ) -> Vec<NewEvent> {
         let mut entries = Vec::new();
         self.0.resize(station.sources.len(), None);
@@ -55,7 +53,7 @@ impl LoggedFailures {
                 }
                 _ => {}
             }
-            let live = |status: &StationStatus| status.live_inputs.get(index).cloned().flatten();
+            let live = |status: &StationReport| status.live_inputs.get(index).cloned().flatten();
             let (before, now) = (live(before).unwrap_or_default(), live(now).unwrap_or_default());
             entries.extend(live_change(name, &before, &now));
         }
@@ -87,7 +85,7 @@ fn live_change(source: &str, before: &DjStatus, now: &DjStatus) -> Option<NewEve
 }
 
 /// The event of a switch; the first source of a station is no news.
-pub(crate) fn switch_event(station: &Station, switched: SourceSwitch) -> Option<NewEvent> {
+pub(crate) fn switch_event(station: &Station, switched: InputChange) -> Option<NewEvent> {
     let name = |index: Option<usize>| {
         let source = index.and_then(|index| station.sources.get(index));
         source.map_or("the last resort", |source| source.name.as_str())
@@ -123,8 +121,8 @@ pub(crate) fn hook_event(event: &HookEvent) -> Option<NewEvent> {
 /// What has changed of the outputs between two statuses of a station. The audio side logs it.
 pub(crate) fn output_changes(
     station: &Station,
-    before: &StationStatus,
-    now: &StationStatus,
+    before: &StationReport,
+    now: &StationReport,
 ) -> Vec<NewEvent> {
     let mut events = Vec::new();
     let mut add = |severity, output: String, text: String| {
@@ -195,15 +193,15 @@ mod tests {
         event.severity != EventSeverity::Info
     }
 
-    fn with_source(state: SourceState) -> StationStatus {
-        StationStatus { sources: vec![state, SourceState::Ready], ..StationStatus::default() }
+    fn with_source(state: SourceState) -> StationReport {
+        StationReport { sources: vec![state, SourceState::Ready], ..StationReport::default() }
     }
 
     #[test]
     fn a_failure_has_one_line_for_each_reason_and_one_when_it_is_over() {
         let (station, mut logged) = (station(), LoggedFailures::default());
         let mut texts = Vec::new();
-        let mut before = StationStatus::default();
+        let mut before = StationReport::default();
         let failed = |why: &str| SourceState::Failed(why.to_owned());
         for state in [
             failed("refused"),
@@ -250,7 +248,7 @@ mod tests {
     #[test]
     fn a_switch_is_logged_with_its_cause() {
         let text = |from, to, cause| {
-            switch_event(&station(), SourceSwitch { from, to, cause })
+            switch_event(&station(), InputChange { from, to, cause })
                 .map(|event| (is_warning(&event), event.text))
         };
         let line = |is_warning, text: &str| Some((is_warning, text.to_owned()));

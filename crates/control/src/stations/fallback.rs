@@ -1,59 +1,66 @@
 //! The status of source selection, as JSON.
 
 use aulos_config::Station;
+use aulos_core::Frames;
 use serde_json::{Value, json};
 
 use crate::backend::{
-    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, SourceState, Standby,
-    StationOutput, SwitchCause,
+    FailureCounts, InputFault, InputHealth, InputState, Latency, SourceState, Standby,
+    StationOutput, StationReport, StationState, SwitchCause,
 };
 use crate::hooks::cause_name;
 
 /// The active source and the reason, as JSON.
-pub(crate) fn on_air(station: &Station, on_air: &OnAir) -> Value {
-    let preferred = on_air.preferred.and_then(|index| station.sources.get(index));
+pub(crate) fn on_air(station: &Station, report: &StationReport) -> Value {
+    let machine = &report.machine;
+    let preference = machine.preference;
+    let preferred = preference.and_then(|preference| station.sources.get(preference.input));
+    let until = preference.and_then(|preference| preference.until);
     let tenths = |millis: i64| (millis / 100) as f64 / 10.0;
+    let millis = |frames| station.spec.rate.span(Frames(frames)).as_millis();
+    let switches = SwitchCause::ALL.map(cause_name).into_iter().zip(machine.switches_by);
     json!({
-        "output": on_air.output.map_or("", |output| match output {
-            StationOutput::Active => "active",
-            StationOutput::Fade => "fade",
-            StationOutput::LastResort => "last resort",
-        }),
-        "cause": on_air.cause.map(cause_name),
-        "since_s": tenths(on_air.since_ms),
+        "output": match (report.state, machine.output) {
+            (StationState::Stopped, _) => "",
+            (_, StationOutput::Active(_)) => "active",
+            (_, StationOutput::Fade { .. }) => "fade",
+            (_, StationOutput::LastResort) => "last resort",
+        },
+        "cause": machine.cause.map(cause_name),
+        "since_s": tenths((report.at - machine.since).as_millis()),
         "preferred": preferred.map(|source| &source.name),
-        "preferred_for_s": on_air.preferred_for.map(|left| tenths(left.as_millis())),
-        "switches": counts_json(SwitchCause::ALL.map(cause_name).into_iter().zip(on_air.switches)),
-        "dead_air_ms": on_air.dead_air_ms,
-        "last_resort_ms": on_air.last_resort_ms,
+        "preferred_for_s": until.map(|until| tenths((until - report.at).as_millis())),
+        "switches": counts_json(switches),
+        "dead_air_ms": millis(machine.silent_frames),
+        "last_resort_ms": millis(machine.last_resort_frames),
     })
 }
 
-/// The name of a source's health, and its fault. One that cannot be opened has failed, although the
-/// switch still waits for its first audio.
+/// The name of an input's health, and its fault. One whose source cannot be opened has failed,
+/// although the switch still waits for its first audio.
 pub(crate) fn health(
-    condition: &SourceCondition,
+    input: &InputState,
     state: &SourceState,
 ) -> (&'static str, Option<InputFault>) {
-    match condition.health {
-        SourceHealth::Connecting if matches!(state, SourceState::Failed(_)) => {
+    match input.health {
+        InputHealth::Connecting if matches!(state, SourceState::Failed(_)) => {
             ("failed", Some(InputFault::Error))
         }
-        SourceHealth::Disabled => ("disabled", None),
-        SourceHealth::Connecting => ("connecting", None),
-        SourceHealth::Priming => ("priming", None),
-        SourceHealth::Healthy => ("healthy", None),
-        SourceHealth::Suspect(fault) => ("suspect", Some(fault)),
-        SourceHealth::Failed(fault) => ("failed", Some(fault)),
-        SourceHealth::Backoff => ("backoff", None),
+        InputHealth::Disabled => ("disabled", None),
+        InputHealth::Connecting => ("connecting", None),
+        InputHealth::Priming { .. } => ("priming", None),
+        InputHealth::Healthy { .. } => ("healthy", None),
+        InputHealth::Suspect(fault) => ("suspect", Some(fault)),
+        InputHealth::Failed(fault) => ("failed", Some(fault)),
+        InputHealth::Backoff => ("backoff", None),
     }
 }
 
 /// The condition of a source, as JSON.
-pub(crate) fn condition(condition: &SourceCondition, state: &SourceState) -> Value {
-    let (state, fault) = health(condition, state);
+pub(crate) fn condition(input: &InputState, state: &SourceState) -> Value {
+    let (state, fault) = health(input, state);
     let fault_name = |fault: InputFault| cause_name(fault.into());
-    let FailureCounts { late, silent, dc, dead_channel, error, flaps, last } = condition.failures;
+    let FailureCounts { late, silent, dc, dead_channel, error, flaps, last } = input.failures;
     let counts = [
         (fault_name(InputFault::Late), late),
         (fault_name(InputFault::Silent), silent),
@@ -65,13 +72,13 @@ pub(crate) fn condition(condition: &SourceCondition, state: &SourceState) -> Val
     json!({
         "state": state,
         "fault": fault.map(fault_name),
-        "standby": match condition.standby {
+        "standby": match input.standby {
             Standby::Hot => "hot",
             Standby::Warm => "warm",
             Standby::Cold => "cold",
         },
         "failures": counts_json(counts),
-        "has_started": condition.has_started,
+        "has_started": input.has_started,
         "last_fault": last.map(fault_name),
     })
 }
@@ -99,14 +106,8 @@ mod tests {
 
     #[test]
     fn a_source_that_cannot_be_opened_is_failed_and_not_connecting() {
-        let waiting = SourceCondition {
-            health: SourceHealth::Connecting,
-            standby: Standby::Hot,
-            failures: FailureCounts::NONE,
-            has_started: false,
-        };
-        let failed = condition(&waiting, &SourceState::Failed("no such file".to_owned()));
+        let failed = condition(&InputState::NEW, &SourceState::Failed("no such file".to_owned()));
         assert_eq!((&failed["state"], &failed["fault"]), (&json!("failed"), &json!("error")));
-        assert_eq!(condition(&waiting, &SourceState::Waiting)["state"], "connecting");
+        assert_eq!(condition(&InputState::NEW, &SourceState::Waiting)["state"], "connecting");
     }
 }

@@ -3,7 +3,7 @@
 
 use aulos_config::Station;
 
-use crate::backend::{SourceSwitch, StationStatus};
+use crate::backend::{InputChange, StationReport};
 use crate::events::EventLog;
 use crate::events::history::{EventSeverity, NewEvent};
 use crate::events::targets::STATION;
@@ -12,12 +12,12 @@ use crate::stations::event_log::{hook_event, output_changes, switch_event};
 use crate::stations::slot::StationSlot;
 
 /// Logs a switch of a station's source.
-pub(super) fn log_switch(events: &EventLog, station: &Station, switched: SourceSwitch) {
+pub(super) fn log_switch(events: &EventLog, station: &Station, switched: InputChange) {
     log_source_events(events, &station.name, switch_event(station, switched));
 }
 
 /// Logs what has changed since the status that was shown last.
-pub(super) fn log_changes(events: &EventLog, slot: &mut StationSlot, now: &StationStatus) {
+pub(super) fn log_changes(events: &EventLog, slot: &mut StationSlot, now: &StationReport) {
     let (station, before) = (&slot.station, &slot.shown);
     let changes = slot.logged_failures.changes(station, before, now);
     log_source_events(events, &station.name, changes);

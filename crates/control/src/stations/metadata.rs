@@ -143,7 +143,7 @@ impl Stations {
             if slot.station.plugin.is_some() {
                 break;
             }
-            let active = backend.status(number).active;
+            let active = backend.status(number).machine.active;
             let source = active.and_then(|active| slot.station.sources.get(active));
             let Some(name) = source.and_then(|source| source.config.station()) else { break };
             let Some(next) = self.find(name) else { break };

@@ -28,7 +28,7 @@ use aulos_proto::snap::control::RpcError;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::backend::{ConnectionHealth, SourceSwitch, StationStatus};
+use crate::backend::{ConnectionHealth, InputChange, StationReport};
 use crate::effects::{Effects, Notice};
 use crate::hooks::{Observation, cause_name};
 use crate::methods::params::unknown_name;
@@ -81,7 +81,7 @@ impl Stations {
     pub(crate) fn poll(
         &mut self,
         number: usize,
-        status: StationStatus,
+        status: StationReport,
         outside: Outside<'_>,
     ) -> Effects {
         if let Some(slot) = self.get_mut(number) {
@@ -107,7 +107,7 @@ impl Stations {
         if radio::title(&shown) != title {
             effects.extend(self.update_title(number, title, outside.backend));
         }
-        if shown.active != status.active {
+        if shown.machine.active != status.machine.active {
             effects.extend(self.show_other_metadata(number, outside.backend));
         }
         effects
@@ -117,7 +117,7 @@ impl Stations {
     pub(crate) fn handle_switch(
         &mut self,
         number: usize,
-        switch: SourceSwitch,
+        switch: InputChange,
         outside: Outside<'_>,
     ) -> Effects {
         self.observe(number, Observation::Switched(switch), outside);

@@ -7,7 +7,7 @@ use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use crate::backend::StationStatus;
+use crate::backend::StationReport;
 use crate::hooks::StationWatch;
 use crate::stations::activity::StationActivity;
 use crate::stations::event_log::LoggedFailures;
@@ -27,7 +27,7 @@ pub(crate) struct StationSlot {
     /// The state of this station's hook events.
     pub(crate) watch: StationWatch,
     /// Its status at the last notification, without levels and times.
-    pub(crate) shown: StationStatus,
+    pub(crate) shown: StationReport,
     /// Failures of its sources in the log.
     pub(crate) logged_failures: LoggedFailures,
     /// What its metrics and health need over time.
@@ -43,7 +43,7 @@ impl StationSlot {
             properties: uncontrollable_properties().into(),
             plugin: None,
             watch: StationWatch::default(),
-            shown: StationStatus::default(),
+            shown: StationReport::default(),
             logged_failures: LoggedFailures::default(),
             activity: StationActivity::default(),
         }

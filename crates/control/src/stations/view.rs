@@ -6,7 +6,7 @@ use aulos_config::Station;
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
-use crate::backend::{StationState, StationStatus};
+use crate::backend::{StationReport, StationState};
 
 /// A station at one moment, to be rendered without the lock of the state.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct StationView {
     pub(crate) added: Option<Arc<Uri>>,
     /// The properties that it shows; those of the station that it plays, if it plays one.
     pub(crate) properties: Arc<Map<String, Value>>,
-    pub(crate) status: StationStatus,
+    pub(crate) status: StationReport,
 }
 
 impl StationView {

@@ -12,7 +12,7 @@ use aulos_config::Station;
 use aulos_core::Db;
 use serde_json::json;
 
-use crate::backend::{Loudness, StationOutput, StationState, StationStatus};
+use crate::backend::{Loudness, StationReport, StationState};
 use crate::peers::subscription::MeterSubscription;
 
 /// Meters of all stations at one moment.
@@ -64,7 +64,7 @@ mod flag {
 
 impl MeterSnapshot {
     /// The meters of these stations. `tick` counts the snapshots, `at` is the time since the start.
-    pub(crate) fn new(tick: u64, at: Duration, stations: &[(Arc<Station>, StationStatus)]) -> Self {
+    pub(crate) fn new(tick: u64, at: Duration, stations: &[(Arc<Station>, StationReport)]) -> Self {
         let readings = stations.iter().map(|(station, status)| MeterReading::new(station, status));
         let at_us = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         Self { tick, at_us, readings: readings.collect() }
@@ -72,11 +72,11 @@ impl MeterSnapshot {
 }
 
 impl MeterReading {
-    fn new(station: &Station, status: &StationStatus) -> Self {
-        let Loudness { momentary, short_term, integrated, range, .. } = status.loudness;
-        let all = &status.loudness;
-        let input = status.active.and_then(|index| status.source_loudness.get(index));
-        let normalizer = status.normalizer.as_ref();
+    fn new(station: &Station, status: &StationReport) -> Self {
+        let Loudness { momentary, short_term, integrated, range, .. } = status.machine.loudness;
+        let all = &status.machine.loudness;
+        let input = status.machine.active.and_then(|index| status.inputs().get(index));
+        let normalizer = status.machine.normalizer.as_ref();
         let lufs = |value: Option<aulos_core::Lufs>| value.map_or(NONE, |value| word(value.get()));
         let db = |value: Option<Db>| value.map_or(NONE, |value| word(value.get()));
         let gain = normalizer.map(|normalizer| match normalizer.bypassed {
@@ -92,7 +92,7 @@ impl MeterReading {
             db(all.true_peak),
             db(gain),
             db(normalizer.map(|normalizer| normalizer.reduction)),
-            lufs(input.and_then(|input| input.momentary)),
+            lufs(input.and_then(|input| input.loudness.momentary)),
             lufs(all.max_momentary),
             lufs(all.max_short_term),
         ];
@@ -101,12 +101,11 @@ impl MeterReading {
             StationState::Silent => 1,
             StationState::Playing => 2,
         };
-        let is_last_resort = status.on_air.output == Some(StationOutput::LastResort);
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let flags = state
-            | flag(is_last_resort, flag::LAST_RESORT)
+            | flag(status.is_on_last_resort(), flag::LAST_RESORT)
             | flag(normalizer.is_some_and(|normalizer| normalizer.bypassed), flag::BYPASSED);
-        let levels = status.levels.iter().map(|level| word(level.get())).collect();
+        let levels = status.machine.level.peaks().iter().map(|level| word(level.get())).collect();
         Self { station: station.name.clone(), figures, flags, levels }
     }
 }

@@ -17,7 +17,7 @@ use aulos_config::Station;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::backend::StationStatus;
+use crate::backend::StationReport;
 use crate::clients::Clients;
 use crate::cluster::node_document::NodeView;
 use crate::control::state::{Control, Subjects};
@@ -72,15 +72,17 @@ impl Views<'_> {
     /// Levels and loudness of every station, for meters.
     #[must_use]
     pub fn levels(self) -> Value {
-        let one = |(station, status): &(Arc<Station>, StationStatus)| {
-            let active = status.active.and_then(|index| station.sources.get(index));
-            let normalizer = status.normalizer.as_ref();
-            let sources: Vec<_> = status.source_loudness.iter().map(level_json::loudness).collect();
+        let one = |(station, status): &(Arc<Station>, StationReport)| {
+            let active = status.machine.active.and_then(|index| station.sources.get(index));
+            let normalizer = status.machine.normalizer.as_ref();
+            let sources = status.inputs().iter();
+            let sources: Vec<_> =
+                sources.map(|input| level_json::loudness(&input.loudness)).collect();
             json!({
                 "name": station.name,
                 "active": active.map(|source| &source.name),
-                "levels_dbfs": level_json::levels(&status.levels),
-                "loudness": level_json::loudness(&status.loudness),
+                "levels_dbfs": level_json::levels(status.machine.level.peaks()),
+                "loudness": level_json::loudness(&status.machine.loudness),
                 "sources": sources,
                 "normalizer": level_json::normalizer_json(normalizer, station.spec.rate),
             })
@@ -207,7 +209,7 @@ impl Views<'_> {
         own.chain(self.0.backend.counters()).collect()
     }
 
-    fn statuses(self) -> Vec<(Arc<Station>, StationStatus)> {
+    fn statuses(self) -> Vec<(Arc<Station>, StationReport)> {
         let subjects = self.0.lock();
         let stations = subjects.stations.slots();
         let status = |number| self.0.backend.status(number);

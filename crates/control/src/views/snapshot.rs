@@ -11,9 +11,7 @@ use aulos_core::Db;
 use serde_json::Value;
 
 use super::run_statistics::Histogram;
-use crate::backend::{
-    InputFault, OnAir, SourceCondition, SourceState, StationOutput, StationState, StationStatus,
-};
+use crate::backend::{InputFault, SourceState, StationReport, StationState};
 use crate::clients::registry::{Client, Group, GroupView};
 use crate::hooks::HookSnapshot;
 use crate::stations::activity::StationActivity;
@@ -54,7 +52,7 @@ pub struct StationSnapshot {
     /// Its configuration.
     pub station: Arc<Station>,
     /// Its status.
-    pub status: StationStatus,
+    pub status: StationReport,
     /// Connected clients that play it.
     pub clients: usize,
     /// Web listeners.
@@ -78,8 +76,8 @@ impl StationSnapshot {
     /// The name of the health of a source, and its fault, if it is configured and runs.
     #[must_use]
     pub fn source_health(&self, index: usize) -> Option<(&'static str, Option<InputFault>)> {
-        let condition: &SourceCondition = self.status.source_conditions.get(index)?;
-        Some(fallback::health(condition, self.status.sources.get(index)?))
+        let input = self.status.inputs().get(index)?;
+        Some(fallback::health(input, self.status.sources.get(index)?))
     }
 
     /// Whether the sound of the last resort is audible.
@@ -96,15 +94,14 @@ impl StationSnapshot {
 }
 
 /// Without a sound of its own, the last resort is silence.
-fn plays_last_resort(station: &Station, status: &StationStatus) -> bool {
-    let OnAir { output, .. } = status.on_air;
-    output == Some(StationOutput::LastResort) && station.last_resort.is_some()
+fn plays_last_resort(station: &Station, status: &StationReport) -> bool {
+    status.is_on_last_resort() && station.last_resort.is_some()
 }
 
 /// Why the server is not ready to serve clients: a reason for each station whose clock stands
 /// still. With `strict`, also for what the fallback covers.
 pub(super) fn unready_reasons(
-    stations: &[(Arc<Station>, StationStatus, Option<Duration>)],
+    stations: &[(Arc<Station>, StationReport, Option<Duration>)],
     strict: bool,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -123,7 +120,7 @@ pub(super) fn unready_reasons(
     reasons
 }
 
-fn strict_reasons(station: &Station, status: &StationStatus, reasons: &mut Vec<String>) {
+fn strict_reasons(station: &Station, status: &StationReport, reasons: &mut Vec<String>) {
     let name = &station.name;
     if plays_last_resort(station, status) {
         reasons.push(format!("station `{name}` plays its last resort"));

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::announcements::AnnouncementEntry;
-use crate::backend::{ConnectionHealth, PassStatus, SourceState, StationState};
+use crate::backend::{ConnectionHealth, InputState, PassStatus, SourceState, StationState};
 use crate::clients::registry::{ClientJson, GroupJson, GroupView, to_json_text};
 use crate::control::host::HostInfo;
 use crate::recordings;
@@ -233,10 +233,10 @@ fn station<'a>(
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
             "retry_in_s": status.retries.get(index).copied().flatten().map(whole_seconds),
             "health": status
-                .source_conditions
+                .inputs()
                 .get(index)
                 .map(|condition| fallback::condition(condition, &state)),
-            "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
+            "loudness": loudness(&status.inputs().get(index).unwrap_or(&InputState::NEW).loudness),
             "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
             "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),
             "rtp": status.rtp_inputs.get(index).and_then(Option::as_ref).map(rtp::source_json),
@@ -255,14 +255,14 @@ fn station<'a>(
             StationState::Silent => "silent",
             StationState::Playing => "playing",
         },
-        "active": status.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
+        "active": status.machine.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
         "sources": sources.collect::<Vec<_>>(),
-        "switch": fallback::on_air(station, &status.on_air),
+        "switch": fallback::on_air(station, status),
         "latency_ms": fallback::latency(status.latency),
-        "levels_dbfs": levels(&status.levels),
-        "loudness": loudness(&status.loudness),
+        "levels_dbfs": levels(status.machine.level.peaks()),
+        "loudness": loudness(&status.machine.loudness),
         "normalize": station.sound.normalize_json(),
-        "normalizer": normalizer_json(status.normalizer.as_ref(), station.spec.rate),
+        "normalizer": normalizer_json(status.machine.normalizer.as_ref(), station.spec.rate),
         "equalizer": station.sound.equalizer_json(),
         "codec": station.codec.codec().name(),
         "encoder": station.codec.to_string(),

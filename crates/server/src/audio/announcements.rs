@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use aulos_config::{SourceConfig, Station};
 use aulos_control::backend::{
     Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, BackgroundTask,
-    StationEvent,
+    ProgrammeEvent,
 };
 use aulos_core::{ChannelLayout, Db, Instant, Lufs};
 use aulos_dsp::normalize::Settings;
@@ -29,7 +29,7 @@ use crate::radio::{ClipClient, ClipHandles, ClipState};
 pub(super) struct StationAnnouncements {
     sounds: Vec<QueuedSound>,
     /// Events for the control plane, and when each is due.
-    events: VecDeque<(Instant, StationEvent)>,
+    events: VecDeque<(Instant, ProgrammeEvent)>,
     /// Announcements whose gain is not known yet.
     pending: Vec<PendingGain>,
 }
@@ -157,7 +157,7 @@ impl StationAnnouncements {
                 for one in self.sounds.iter_mut().filter(|one| one.id == id) {
                     one.has_begun = true;
                 }
-                (heard_at, StationEvent::Announcement(id, AnnouncementEvent::Started))
+                (heard_at, ProgrammeEvent::Announcement(id, AnnouncementEvent::Started))
             }
             QueueEvent::Ended(id, cause) => {
                 let has_begun = self.sounds.iter().any(|one| one.id == id && one.has_begun);
@@ -168,13 +168,13 @@ impl StationAnnouncements {
     }
 
     /// The next event that is due. Those of one announcement are in order.
-    pub(super) fn poll_event(&mut self, now: Instant) -> Option<StationEvent> {
+    pub(super) fn poll_event(&mut self, now: Instant) -> Option<ProgrammeEvent> {
         let at = self.events.iter().position(|(due, _)| *due <= now)?;
         self.events.remove(at).map(|(_, event)| event)
     }
 
     /// Ends every announcement because the station ends.
-    pub(super) fn end_all(self) -> impl Iterator<Item = StationEvent> {
+    pub(super) fn end_all(self) -> impl Iterator<Item = ProgrammeEvent> {
         let left = self.sounds.into_iter();
         let left = left.map(|one| ended(one.id, AnnouncementOutcome::StationGone));
         self.events.into_iter().map(|(_, event)| event).chain(left)
@@ -298,6 +298,6 @@ impl SoundThreads<'_> {
     }
 }
 
-const fn ended(id: u64, outcome: AnnouncementOutcome) -> StationEvent {
-    StationEvent::Announcement(id, AnnouncementEvent::Ended(outcome))
+const fn ended(id: u64, outcome: AnnouncementOutcome) -> ProgrammeEvent {
+    ProgrammeEvent::Announcement(id, AnnouncementEvent::Ended(outcome))
 }

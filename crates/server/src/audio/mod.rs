@@ -29,10 +29,10 @@ use aulos_config::{
     RtpOutputSettings, Station,
 };
 use aulos_control::backend::{
-    self, Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
-    Greeting, GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerSession, MediaSocket,
-    ReactorEvent, SessionCommand, StationPosition, StationRecorderEvent, StationStatus,
-    TargetSessions,
+    Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit, Greeting,
+    GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerSession, MediaSocket,
+    ProgrammeEvent, ReactorEvent, SessionCommand, StationPosition, StationRecorderEvent,
+    StationReport, TargetSessions,
 };
 use aulos_core::{ChannelMap, MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
@@ -178,11 +178,11 @@ impl AudioBackend for Audio {
         self.with(|inner| inner.context.set_listen_policy(policy));
     }
 
-    fn status(&self, station: usize) -> StationStatus {
+    fn status(&self, station: usize) -> StationReport {
         self.with(|AudioState { stations, recorder_manager, .. }| {
             let running = stations.get_mut(station).and_then(Option::as_mut);
-            running.map_or_else(StationStatus::default, |running| {
-                view::status(running, recorder_manager)
+            running.map_or_else(StationReport::default, |running| {
+                view::report(running, recorder_manager)
             })
         })
     }
@@ -339,7 +339,7 @@ impl AudioBackend for Audio {
         });
     }
 
-    fn station_events(&self) -> Vec<backend::StationEvent> {
+    fn programme_events(&self) -> Vec<ProgrammeEvent> {
         self.with(|inner| {
             let mut events = std::mem::take(&mut inner.finished_events);
             for (number, slot) in inner.stations.iter_mut().enumerate() {
@@ -351,7 +351,7 @@ impl AudioBackend for Audio {
                 let heard_at = now + Span::from_millis(i64::from(config.buffer_ms));
                 handle.handle_timeout(now, |event| match event {
                     StationEvent::Switched(event) => {
-                        events.push(backend::StationEvent::Switched(number, view::switched(event)));
+                        events.push(ProgrammeEvent::Switched(number, event.change));
                     }
                     StationEvent::Announcement(event) => {
                         announcements.handle_event(event, now, heard_at);

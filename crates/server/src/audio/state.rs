@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use aulos_config::{Endpoint, Station};
-use aulos_control::backend::{BackgroundTask, StationEvent};
+use aulos_control::backend::{BackgroundTask, ProgrammeEvent};
 use aulos_core::{Instant, Rng};
 use aulos_engine::station::StationHandle;
 use aulos_io::reactor::{ReactorPool, StationDescriptor};
@@ -60,7 +60,7 @@ pub(super) struct AudioState {
     pub(super) source_counters: SourceCounters,
     pub(super) nats: NatsService,
     /// Events of removed stations that control has not collected yet.
-    pub(super) finished_events: Vec<StationEvent>,
+    pub(super) finished_events: Vec<ProgrammeEvent>,
 }
 
 impl AudioState {

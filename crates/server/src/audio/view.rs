@@ -1,12 +1,9 @@
-//! Converts the state of stations and reactors to the types of [`aulos_control::backend`].
+//! What the control plane is told of stations and reactors.
 
 use aulos_config::SourceConfig;
-use aulos_control::backend::{
-    self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
-};
-use aulos_core::{Frames, Span};
-use aulos_engine::station::SwitchEvent;
-use aulos_engine::status::{InputState, StationOutput, StationStatus};
+use aulos_control::backend::{Latency, SourceState, StationPosition, StationReport, StationState};
+use aulos_core::{Instant, Span};
+use aulos_engine::status::{InputState, StationStatus};
 use aulos_engine::switch::{InputFault, InputHealth};
 use aulos_io::SystemClock;
 use aulos_io::reactor::ReactorStats;
@@ -18,55 +15,44 @@ use super::state::RunningStation;
 use super::station_recorder::RecorderManager;
 use crate::nats::PublicationState;
 
-/// A station's status.
-pub(super) fn status(
+/// The report of a station.
+pub(super) fn report(
     running: &mut RunningStation,
     recorder_manager: &RecorderManager,
-) -> backend::StationStatus {
-    let status = *running.handle.status();
+) -> StationReport {
+    let machine = *running.handle.status();
+    let at = SystemClock::now();
     // An active source that is silent counts as silence, whatever its type.
     let is_audible =
-        |active: usize| status.inputs.get(active).is_some_and(|input| !input.is_silent());
-    let state = match status.active {
+        |active: usize| machine.inputs.get(active).is_some_and(|input| !input.is_silent());
+    let state = match machine.active {
         Some(active) if is_audible(active) => StationState::Playing,
         _ => StationState::Silent,
     };
-    let inputs = status.inputs.iter().take(running.sources.len());
-    let source_loudness = inputs.clone().map(|input| input.loudness).collect();
-    let conditions = inputs.map(condition).collect();
     let radios = per_source(running, |monitor| monitor.radio());
-    let djs = per_source(running, |monitor| Some(monitor.live_input()?.status()));
-    let received = per_source(running, |monitor| monitor.rtp());
-    let passed = running.sources.iter_mut().enumerate().map(|(index, monitor)| {
-        let is_active = status.active == Some(index);
-        monitor.pass_status(is_active.then_some(status.pass_through))
+    let live_inputs = per_source(running, |monitor| Some(monitor.live_input()?.status()));
+    let rtp_inputs = per_source(running, |monitor| monitor.rtp());
+    let passes = running.sources.iter_mut().enumerate().map(|(index, monitor)| {
+        let is_active = machine.active == Some(index);
+        monitor.pass_status(is_active.then_some(machine.pass_through))
     });
-    let passed = passed.collect();
-    let sent = running.rtp.iter_mut().map(StationRtpOutput::status).collect();
-    let (sources, retries) = source_states(running, &status);
-    backend::StationStatus {
+    let passes = passes.collect();
+    let (sources, retries) = source_states(running, &machine, at);
+    StationReport {
         state,
-        active: status.active,
+        at,
         sources,
         retries,
-        levels: status.level.peak[..status.level.channels].to_vec(),
-        loudness: status.loudness,
-        source_loudness,
-        normalizer: status.normalizer,
-        source_conditions: conditions,
-        on_air: on_air(&status, running),
-        latency: latency(&status, running),
+        latency: latency(&machine, running),
         radios,
-        live_inputs: djs,
-        rtp_inputs: received,
-        passes: passed,
+        live_inputs,
+        rtp_inputs,
+        passes,
         publication: running.publication.as_ref().map(PublicationState::get),
-        rtp_outputs: sent,
+        rtp_outputs: running.rtp.iter_mut().map(StationRtpOutput::status).collect(),
         pushes: running.pushes.iter().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
-        position: status.position,
-        counters: station_counters(&status),
-        steps: status.steps,
+        machine,
     }
 }
 
@@ -74,13 +60,14 @@ pub(super) fn status(
 fn source_states(
     running: &mut RunningStation,
     status: &StationStatus,
+    now: Instant,
 ) -> (Vec<SourceState>, Vec<Option<Span>>) {
     let sources = running.sources.iter_mut().zip(&running.config.sources).zip(&status.inputs);
     sources
         .map(|((watch, config), input)| {
             let state = source(&mut **watch, &config.config, input);
             let failed = matches!(state, SourceState::Failed(_));
-            (state, watch.retry_at().filter(|_| failed).map(|at| at.since(SystemClock::now())))
+            (state, watch.retry_at().filter(|_| failed).map(|at| at.since(now)))
         })
         .unzip()
 }
@@ -93,58 +80,10 @@ fn per_source<T>(
     running.sources.iter_mut().map(|monitor| figure(&mut **monitor)).collect()
 }
 
-const fn station_counters(status: &StationStatus) -> backend::StationCounters {
-    backend::StationCounters {
-        chunks: status.chunks + status.chunks_passed,
-        payload_bytes: status.payload_bytes,
-        underruns: status.underruns,
-        tap_blocks_lost: status.tap_blocks_lost,
-        timeline_stalls: status.stalls,
-        pool_exhausted: status.pool_exhausted,
-        encode_errors: status.encode_errors,
-        codec_panics: status.codec_panics,
-        fanout_full: status.fanout_full,
-    }
-}
-
 /// The media position of a station.
-pub(super) fn position(running: &mut RunningStation) -> backend::StationPosition {
+pub(super) fn position(running: &mut RunningStation) -> StationPosition {
     let position = running.handle.status().position;
-    backend::StationPosition { instance: running.run, name: running.config.name.clone(), position }
-}
-
-fn on_air(status: &StationStatus, running: &RunningStation) -> OnAir {
-    let millis = |frames: u64| running.config.spec.rate.span(Frames(frames)).as_millis();
-    let now = SystemClock::now();
-    let preference = status.preference;
-    OnAir {
-        output: Some(match status.output {
-            StationOutput::Active(_) => backend::StationOutput::Active,
-            StationOutput::Fade { .. } => backend::StationOutput::Fade,
-            StationOutput::LastResort => backend::StationOutput::LastResort,
-        }),
-        cause: status.cause,
-        preferred: preference.map(|request| request.input),
-        preferred_for: preference.and_then(|request| request.until).map(|until| until - now),
-        since_ms: (now - status.since).as_millis(),
-        dead_air_ms: millis(status.silent_frames),
-        last_resort_ms: millis(status.last_resort_frames),
-        switches: status.switches_by,
-    }
-}
-
-const fn condition(input: &InputState) -> SourceCondition {
-    let health = match input.health {
-        InputHealth::Disabled => SourceHealth::Disabled,
-        InputHealth::Connecting => SourceHealth::Connecting,
-        InputHealth::Priming { .. } => SourceHealth::Priming,
-        InputHealth::Healthy { .. } => SourceHealth::Healthy,
-        InputHealth::Suspect(fault) => SourceHealth::Suspect(fault),
-        InputHealth::Failed(fault) => SourceHealth::Failed(fault),
-        InputHealth::Backoff => SourceHealth::Backoff,
-    };
-    let InputState { standby, failures, has_started, .. } = *input;
-    SourceCondition { health, standby, failures, has_started }
+    StationPosition { instance: running.run, name: running.config.name.clone(), position }
 }
 
 /// The parts of the latency to a listener.
@@ -161,11 +100,6 @@ fn latency(status: &StationStatus, running: &RunningStation) -> Latency {
         look_ahead_ms: ahead.map_or(0, |ahead| ahead.as_millis()),
         client_ms: i64::from(running.config.buffer_ms),
     }
-}
-
-/// A switch for the control plane.
-pub(super) const fn switched(SwitchEvent { change, .. }: SwitchEvent) -> SourceSwitch {
-    SourceSwitch { from: change.from, to: change.to, cause: change.cause }
 }
 
 fn source(watch: &mut dyn SourceMonitor, config: &SourceConfig, input: &InputState) -> SourceState {

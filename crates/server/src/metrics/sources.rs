@@ -1,6 +1,6 @@
 //! Metrics of sources.
 
-use aulos_control::backend::{FailureCounts, Loudness, RadioState, RtpSourceStatus};
+use aulos_control::backend::{FailureCounts, InputState, Loudness, RadioState, RtpSourceStatus};
 use aulos_core::{Lufs, Span};
 
 use super::table::{Metric, Series, SourceView, Values};
@@ -66,10 +66,10 @@ pub(super) const SOURCES: &[Metric] = &[
     )
     .labels(&[("state", STATES)]),
     gauge("aulos_source_active", "1 for the source on air.", |view, series| {
-        series.set(view.station.status.active == Some(view.index));
+        series.set(view.station.status.machine.active == Some(view.index));
     }),
     gauge("aulos_source_preferred", "1 for a source that a controller prefers.", |view, series| {
-        series.set(view.station.status.on_air.preferred == Some(view.index));
+        series.set(view.station.status.machine.preference.map(|one| one.input) == Some(view.index));
     }),
     gauge(
         "aulos_source_priority",
@@ -77,10 +77,8 @@ pub(super) const SOURCES: &[Metric] = &[
         |view, series| series.set(view.index + 1),
     ),
     counter("aulos_source_failures_total", "Failures of the source.", |view, series| {
-        let condition = view.station.status.source_conditions.get(view.index);
-        if let Some(condition) = condition {
-            let FailureCounts { late, silent, dc, dead_channel, error, flaps, .. } =
-                condition.failures;
+        if let Some(input) = view.station.status.inputs().get(view.index) {
+            let FailureCounts { late, silent, dc, dead_channel, error, flaps, .. } = input.failures;
             let counts = [late, silent, dc, dead_channel, error, flaps];
             for (reason, count) in REASONS.iter().zip(counts) {
                 series.with(&[reason], count);
@@ -92,7 +90,8 @@ pub(super) const SOURCES: &[Metric] = &[
         "aulos_source_loudness_lufs",
         "Loudness of the source (EBU R 128) in LUFS, -Inf for silence.",
         |view, series| {
-            if let Some(loudness) = view.station.status.source_loudness.get(view.index) {
+            if let Some(InputState { loudness, .. }) = view.station.status.inputs().get(view.index)
+            {
                 for (window, value) in windows(loudness) {
                     series.with(&[window], value);
                 }

@@ -2,9 +2,9 @@
 
 use aulos_control::StationSnapshot;
 use aulos_control::backend::{
-    RtpDestinationStatus, StationCounters, StationState, SwitchCause, UploadPhase,
+    RtpDestinationStatus, StationState, StationStatus, SwitchCause, UploadPhase,
 };
-use aulos_core::{Db, Lufs};
+use aulos_core::{Db, Frames, Lufs};
 use aulos_dsp::normalize::LoudnessStats;
 use aulos_engine::loudness_processor::NormalizerStatus;
 use aulos_engine::recorder::RecordingState;
@@ -33,7 +33,7 @@ fn state(one: &StationSnapshot) -> &'static str {
 }
 
 fn normalizer<T>(one: &StationSnapshot, read: fn(&NormalizerStatus) -> T) -> Option<T> {
-    one.status.normalizer.as_ref().map(read)
+    one.status.machine.normalizer.as_ref().map(read)
 }
 
 fn input(one: &StationSnapshot) -> Option<LoudnessStats> {
@@ -62,8 +62,13 @@ const fn gauge(
     Metric::gauge(name, help, Values::Station(read))
 }
 
-const fn counters(one: &StationSnapshot) -> &StationCounters {
-    &one.status.counters
+const fn machine(one: &StationSnapshot) -> &StationStatus {
+    &one.status.machine
+}
+
+/// The time of a station's frames, in whole milliseconds.
+fn frame_seconds(one: &StationSnapshot, frames: u64) -> f64 {
+    seconds(one.station.spec.rate.span(Frames(frames)).as_millis())
 }
 
 /// Metrics of stations.
@@ -91,7 +96,7 @@ pub(super) const STATIONS: &[Metric] = &[
         "aulos_station_loudness_lufs",
         "Loudness (EBU R 128) in LUFS, -Inf for silence; `in` is before the normalizer.",
         |one, series| {
-            for (window, value) in windows(&one.status.loudness) {
+            for (window, value) in windows(&one.status.machine.loudness) {
                 series.with(&["out", window], value);
             }
             if let Some(stats) = input(one) {
@@ -104,7 +109,7 @@ pub(super) const STATIONS: &[Metric] = &[
     )
     .labels(&[("point", POINTS), ("window", WINDOWS)]),
     gauge("aulos_station_loudness_range_lu", "Loudness range (LRA) in LU.", |one, series| {
-        series.with(&["out"], one.status.loudness.range.map(Db::get));
+        series.with(&["out"], one.status.machine.loudness.range.map(Db::get));
         series.with(&["in"], input(one).map(|stats| stats.range.get()));
     })
     .labels(&[("point", POINTS)]),
@@ -136,7 +141,7 @@ pub(super) const STATIONS: &[Metric] = &[
         |one, series| series.set(normalizer(one, |normalizer| normalizer.reduction.get())),
     ),
     counter("aulos_station_switches_total", "Changes of the source on air.", |one, series| {
-        for (cause, count) in CAUSES.iter().zip(one.status.on_air.switches) {
+        for (cause, count) in CAUSES.iter().zip(machine(one).switches_by) {
             series.with(&[cause], count);
         }
     })
@@ -144,12 +149,12 @@ pub(super) const STATIONS: &[Metric] = &[
     counter(
         "aulos_station_dead_air_seconds_total",
         "Time in seconds of silence that no source has sent.",
-        |one, series| series.set(seconds(one.status.on_air.dead_air_ms)),
+        |one, series| series.set(frame_seconds(one, machine(one).silent_frames)),
     ),
     counter(
         "aulos_station_last_resort_seconds_total",
         "Time in seconds of the last resort's sound.",
-        |one, series| series.set(seconds(one.status.on_air.last_resort_ms)),
+        |one, series| series.set(frame_seconds(one, machine(one).last_resort_frames)),
     ),
     Metric::histogram(
         "aulos_station_step_seconds",
@@ -158,47 +163,47 @@ pub(super) const STATIONS: &[Metric] = &[
         Values::StationHistogram(|one| &one.activity.steps),
     ),
     counter("aulos_station_chunks_total", "Chunks sent.", |one, series| {
-        series.set(counters(one).chunks);
+        series.set(machine(one).chunks + machine(one).chunks_passed);
     }),
     counter(
         "aulos_station_payload_bytes_total",
         "Payload bytes of these chunks.",
         |one, series| {
-            series.set(counters(one).payload_bytes);
+            series.set(machine(one).payload_bytes);
         },
     ),
     counter("aulos_station_underruns_total", "Underruns of the source on air.", |one, series| {
-        series.set(counters(one).underruns);
+        series.set(machine(one).underruns);
     }),
     counter(
         "aulos_station_tap_blocks_lost_total",
         "Blocks that stations playing this one missed, because they read too late.",
-        |one, series| series.set(counters(one).tap_blocks_lost),
+        |one, series| series.set(machine(one).tap_blocks_lost),
     ),
     counter(
         "aulos_station_timeline_stalls_total",
         "Stalls of the process that were so long that the station's timeline had to move.",
-        |one, series| series.set(counters(one).timeline_stalls),
+        |one, series| series.set(machine(one).stalls),
     ),
     counter(
         "aulos_station_pool_exhausted_total",
         "Chunks not produced because every buffer was in use.",
-        |one, series| series.set(counters(one).pool_exhausted),
+        |one, series| series.set(machine(one).pool_exhausted),
     ),
     counter(
         "aulos_station_encode_errors_total",
         "Chunks not produced because the codec refused.",
-        |one, series| series.set(counters(one).encode_errors),
+        |one, series| series.set(machine(one).encode_errors),
     ),
     counter(
         "aulos_station_codec_panics_total",
         "Panics of the encoder's library; a new encoder encoded the block again.",
-        |one, series| series.set(counters(one).codec_panics),
+        |one, series| series.set(machine(one).codec_panics),
     ),
     counter(
         "aulos_station_fanout_full_total",
         "Chunks that a reactor did not take in time.",
-        |one, series| series.set(counters(one).fanout_full),
+        |one, series| series.set(machine(one).fanout_full),
     ),
     counter(
         "aulos_station_samples_clamped_total",
@@ -257,7 +262,8 @@ const fn recorder_counter(
     Metric::counter(name, help, Values::Recorder(read))
 }
 
-fn frame_seconds(view: &RecorderView<'_>, frames: aulos_core::Frames) -> f64 {
+/// The time of a recorder's frames.
+fn recorded_seconds(view: &RecorderView<'_>, frames: Frames) -> f64 {
     view.station.station.spec.rate.span(frames).as_secs_f64()
 }
 
@@ -289,12 +295,12 @@ pub(super) const RECORDERS: &[Metric] = &[
         "aulos_record_lost_seconds_total",
         "Audio in seconds that was lost: the disk was too slow, the machine stood still, or the \
          recorded source sent nothing.",
-        |view, series| series.set(frame_seconds(view, view.state.lost)),
+        |view, series| series.set(recorded_seconds(view, view.state.lost)),
     ),
     recorder(
         "aulos_record_waiting_seconds",
         "Audio in seconds that waits for the disk.",
-        |view, series| series.set(frame_seconds(view, view.state.waiting)),
+        |view, series| series.set(recorded_seconds(view, view.state.waiting)),
     ),
     recorder("aulos_record_disk_free_bytes", "Free bytes of the disk.", |view, series| {
         series.set(view.state.free);

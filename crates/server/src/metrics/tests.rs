@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use aulos_config::{ConfigFile, Environment, Station};
 use aulos_control::backend::{
-    ConnectionHealth, Loudness, PushState, RadioState, RtpDestinationStatus, RtpSourceStatus,
-    SourceCondition, SourceHealth, SourceState, Standby, StationStatus,
+    ConnectionHealth, InputHealth, InputState, Loudness, PushState, RadioState,
+    RtpDestinationStatus, RtpSourceStatus, SourceState, StationReport, StationStatus,
 };
 use aulos_control::registry::Client;
 use aulos_control::{ClientSnapshot, Histogram, ServerSnapshot, StationActivity, StationSnapshot};
-use aulos_core::{Lufs, Span};
+use aulos_core::{Instant, Lufs, Span};
 use aulos_proto::snap::wire::PlayerReport;
 use serde_json::json;
 
@@ -63,12 +63,6 @@ fn station(name: &str) -> Station {
 }
 
 fn snapshot(station: Station) -> StationSnapshot {
-    let condition = SourceCondition {
-        health: SourceHealth::Healthy,
-        standby: Standby::Hot,
-        failures: aulos_control::backend::FailureCounts::NONE,
-        has_started: true,
-    };
     let loudness = Loudness {
         measured: Span::from_secs(10),
         momentary: None,
@@ -76,11 +70,14 @@ fn snapshot(station: Station) -> StationSnapshot {
         integrated: Some(Lufs::new(-23.0)),
         ..Loudness::NONE
     };
+    let health = InputHealth::Healthy { since: Instant::ZERO };
+    let input = InputState { health, has_started: true, loudness, ..InputState::NEW };
+    let mut machine = StationStatus { loudness, ..StationStatus::new(Instant::ZERO) };
+    machine.inputs.fill(input);
     let count = station.sources.len();
-    let status = StationStatus {
+    let status = StationReport {
         sources: vec![SourceState::Ready; count],
-        source_conditions: vec![condition; count],
-        source_loudness: vec![loudness; count],
+        machine,
         radios: vec![Some(RadioState::default()); count],
         live_inputs: vec![Some(Default::default()); count],
         rtp_inputs: vec![Some(RtpSourceStatus::default()); count],
@@ -89,8 +86,7 @@ fn snapshot(station: Station) -> StationSnapshot {
             RtpDestinationStatus { state: Some(Default::default()), problem: None };
             station.rtp.len()
         ],
-        loudness,
-        ..StationStatus::default()
+        ..StationReport::default()
     };
     StationSnapshot {
         station: station.into(),

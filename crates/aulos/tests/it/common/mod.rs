@@ -25,9 +25,10 @@ use aulos_config::{
 };
 use aulos_control::backend::{
     Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
-    EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink, ListenerSession,
-    Loudness, MediaSocket, ReactorEvent, ServerSettings, SessionCommand, SessionId, SourceSwitch,
-    StationEvent, StationPosition, StationRecorderEvent, StationStatus, TargetSessions,
+    EVENT_QUEUE, Greeting, GreetingSink, Hello, InputChange, ListenPolicy, ListenSink,
+    ListenerSession, Loudness, MediaSocket, ProgrammeEvent, ReactorEvent, ServerSettings,
+    SessionCommand, SessionId, StationPosition, StationRecorderEvent, StationReport,
+    TargetSessions,
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
@@ -48,14 +49,14 @@ pub type Wish = Option<(usize, Option<Span>)>;
 #[derive(Debug, Default)]
 pub struct FakeBackend {
     pub commands: Mutex<Vec<SessionCommand>>,
-    pub stations: Mutex<Vec<StationStatus>>,
+    pub stations: Mutex<Vec<StationReport>>,
     pub full: Mutex<bool>,
     pub added: Mutex<Vec<usize>>,
     pub replaced: Mutex<Vec<usize>>,
     pub removed: Mutex<Vec<usize>>,
     pub flushed: Mutex<Vec<usize>>,
     pub preferences: Mutex<Vec<(usize, Wish)>>,
-    pub switches: Mutex<Vec<(usize, SourceSwitch)>>,
+    pub switches: Mutex<Vec<(usize, InputChange)>>,
     /// How often a station was asked how it is.
     pub asked: AtomicU64,
 }
@@ -79,7 +80,7 @@ impl AudioBackend for FakeBackend {
         Ok(())
     }
 
-    fn status(&self, station: usize) -> StationStatus {
+    fn status(&self, station: usize) -> StationReport {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.stations.lock().unwrap().get(station).cloned().unwrap_or_default()
     }
@@ -87,8 +88,8 @@ impl AudioBackend for FakeBackend {
     fn reset_loudness(&self, station: usize) {
         let mut stations = self.stations.lock().unwrap();
         if let Some(status) = stations.get_mut(station) {
-            status.loudness = Loudness::NONE;
-            status.source_loudness.fill(Loudness::NONE);
+            status.machine.loudness = Loudness::NONE;
+            status.machine.inputs.iter_mut().for_each(|input| input.loudness = Loudness::NONE);
         }
     }
 
@@ -108,9 +109,9 @@ impl AudioBackend for FakeBackend {
         self.preferences.lock().unwrap().push((station, wish));
     }
 
-    fn station_events(&self) -> Vec<StationEvent> {
+    fn programme_events(&self) -> Vec<ProgrammeEvent> {
         let switches = std::mem::take(&mut *self.switches.lock().unwrap());
-        switches.into_iter().map(|(number, to)| StationEvent::Switched(number, to)).collect()
+        switches.into_iter().map(|(number, to)| ProgrammeEvent::Switched(number, to)).collect()
     }
 
     fn replace_station(&self, number: usize, _: &Station) -> std::io::Result<()> {

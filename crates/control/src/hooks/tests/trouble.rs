@@ -8,7 +8,7 @@ use super::*;
 use crate::backend::SwitchCause::{
     self, Better, DeadChannel, Ended, Error, First, Late, Manual, Silent,
 };
-use crate::backend::{Loudness, SourceSwitch, StationState, StationStatus};
+use crate::backend::{InputChange, Loudness, StationReport, StationState, StationStatus};
 
 struct World {
     watch: StationWatch,
@@ -41,13 +41,13 @@ impl World {
         cause: SwitchCause,
     ) -> Vec<HookEvent> {
         self.now += Span::from_secs(1);
-        let switched = SourceSwitch { from, to, cause };
+        let switched = InputChange { from, to, cause };
         self.watch.handle_input(self.now, &self.station, Observation::Switched(switched));
         self.news()
     }
 
     /// This many polls, ten per second.
-    fn repeat_status(&mut self, looks: i64, status: &StationStatus) -> Vec<HookEvent> {
+    fn repeat_status(&mut self, looks: i64, status: &StationReport) -> Vec<HookEvent> {
         for _ in 0..looks {
             self.now += Span::from_millis(100);
             self.watch.handle_input(self.now, &self.station, Observation::Status(status));
@@ -57,20 +57,23 @@ impl World {
 }
 
 /// A station that plays its first source at this level.
-fn at(dbfs: f64) -> StationStatus {
-    StationStatus {
+fn at(dbfs: f64) -> StationReport {
+    StationReport {
         state: StationState::Playing,
-        active: Some(0),
-        loudness: Loudness {
-            measured: Span::from_secs(1),
-            current_sample_peak: Some(Db::new(dbfs)).filter(|level| level.get().is_finite()),
-            ..Loudness::NONE
+        machine: StationStatus {
+            active: Some(0),
+            loudness: Loudness {
+                measured: Span::from_secs(1),
+                current_sample_peak: Some(Db::new(dbfs)).filter(|level| level.get().is_finite()),
+                ..Loudness::NONE
+            },
+            ..StationStatus::new(Instant::ZERO)
         },
-        ..StationStatus::default()
+        ..StationReport::default()
     }
 }
 
-fn digital_silence() -> StationStatus {
+fn digital_silence() -> StationReport {
     at(f64::NEG_INFINITY)
 }
 
@@ -189,7 +192,11 @@ fn a_level_at_the_bar_does_not_ring() {
 #[test]
 fn where_nothing_is_on_air_the_last_resort_has_to_sound() {
     let mut world = World::new();
-    let nothing = |level| StationStatus { state: StationState::Silent, active: None, ..at(level) };
+    let nothing = |level| {
+        let mut report = StationReport { state: StationState::Silent, ..at(level) };
+        report.machine.active = None;
+        report
+    };
     assert_eq!(world.repeat_status(60 * SECOND, &nothing(-12.0)), []);
     let news = world.repeat_status(60 * SECOND, &nothing(f64::NEG_INFINITY));
     let [HookEvent::Silence { source: None, cause: "last resort", .. }] = &news[..] else {
@@ -200,7 +207,7 @@ fn where_nothing_is_on_air_the_last_resort_has_to_sound() {
 #[test]
 fn silence_detected_by_the_engine_is_reported_soon() {
     let mut world = World::new();
-    let dc = StationStatus { state: StationState::Silent, ..at(-3.0) };
+    let dc = StationReport { state: StationState::Silent, ..at(-3.0) };
     // Another source takes over in the next moment.
     assert_eq!(world.repeat_status(3, &dc), []);
     assert_eq!(world.repeat_status(SECOND, &at(-3.0)), []);
@@ -211,13 +218,13 @@ fn silence_detected_by_the_engine_is_reported_soon() {
 #[test]
 fn a_station_that_does_not_run_is_not_listened_to() {
     let mut world = World::new();
-    assert_eq!(world.repeat_status(60 * SECOND, &StationStatus::default()), []);
+    assert_eq!(world.repeat_status(60 * SECOND, &StationReport::default()), []);
 }
 
-fn peak(now: f64, whole: f64) -> StationStatus {
+fn peak(now: f64, whole: f64) -> StationReport {
     let mut status = at(-3.0);
-    status.loudness.current_true_peak = Some(Db::new(now));
-    status.loudness.true_peak = Some(Db::new(whole));
+    status.machine.loudness.current_true_peak = Some(Db::new(now));
+    status.machine.loudness.true_peak = Some(Db::new(whole));
     status
 }
 
