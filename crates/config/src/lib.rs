@@ -50,7 +50,6 @@ pub use settings::{
 };
 pub use source::check::{OPEN_MOUNT_HINT, meta_loop};
 pub use source::{Mount, SourceConfig, TitleFifo, TitleFormat};
-pub use station::fallback::{SilenceSettings, SwitchSettings};
 pub use station::push::PushSettings;
 pub use station::record::{RecorderSettings, rotation_for};
 pub use station::rtp::RtpOutputSettings;

@@ -16,9 +16,10 @@ use super::*;
 use crate::source::{GeneratedSource, HttpSource, PipeSource, PlayedStation};
 use aulos_core::{Codec, Db, SampleSpec, Span};
 use aulos_dsp::normalize::LookAhead;
+use aulos_dsp::silence::SilenceConfig;
 use aulos_engine::generate::{Cadence, Generator, Sine, ToneConfig};
 use aulos_engine::standby::Standby;
-use aulos_engine::switch::FailbackMode;
+use aulos_engine::switch::{DEFAULT_STARTUP_WAIT, FailbackMode, SwitchConfig};
 use aulos_io::feed::{FifoAccess, FifoMode};
 use aulos_proto::titles::TitleCharset;
 
@@ -55,16 +56,18 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
     let [station] = &resolved.stations[..] else { panic!("{resolved:?}") };
     assert_eq!((station.name.as_str(), station.codec.codec()), ("default", Codec::Flac));
     assert_eq!((station.chunk_ms, station.buffer_ms), (20, 1000));
-    let switch = SwitchSettings {
-        crossfade_ms: 20,
-        failback_delay_s: 5,
+    let switch = SwitchConfig {
+        failback_delay: Span::from_secs(5),
         failback: FailbackMode::Auto,
-        immediate: true,
+        startup_wait: Some(DEFAULT_STARTUP_WAIT),
     };
     assert_eq!((station.switch, &station.last_resort), (switch, &None));
-    let (below, span) = (Db::new(-60.0), Span::from_secs(10));
-    assert_eq!(station.silence, SilenceSettings { below, span, dc: true, dead_channel: None });
-    assert_eq!((station.sources[0].timeout_ms, station.sources[0].input_buffer_ms), (300, 400));
+    assert_eq!(station.crossfade, Span::from_millis(20));
+    let (threshold, duration) = (Db::new(-60.0), Span::from_secs(10));
+    let silence = SilenceConfig { threshold, duration, dc: true, dead_channel: None };
+    assert_eq!(station.silence, silence);
+    let input = &station.sources[0].input;
+    assert_eq!((input.timeout.as_millis(), input.buffer.as_millis()), (300, 400));
     assert_eq!(
         station.sources[0].config,
         SourceConfig::Pipe(PipeSource {
@@ -139,8 +142,9 @@ fn every_source_has_its_typed_value() {
             "tcp-2"
         ]
     );
-    assert_eq!(sources[1].gain, Db::new(-3.0));
-    assert_eq!((sources[1].timeout_ms, sources[2].timeout_ms), (50, 300));
+    assert_eq!(sources[1].input.gain, Db::new(-3.0));
+    let timeout = |at: usize| sources[at].input.timeout.as_millis();
+    assert_eq!((timeout(1), timeout(2)), (50, 300));
     golden("sources", &format!("{sources:#?}\n"));
 }
 
@@ -163,15 +167,19 @@ fn what_happens_when_a_source_fails_can_be_said() {
     ));
     let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
     let station = &resolved.stations[0];
-    assert_eq!((station.switch.failback, station.switch.immediate), (FailbackMode::Manual, false));
+    assert_eq!(
+        (station.switch.failback, station.switch.startup_wait),
+        (FailbackMode::Manual, None)
+    );
     assert!(matches!(station.last_resort, Some(SourceConfig::File(_))));
-    let standby: Vec<Standby> = station.sources.iter().map(|source| source.standby).collect();
+    let standby: Vec<Standby> = station.sources.iter().map(|source| source.input.standby).collect();
     assert_eq!(standby[..3], [Standby::Hot, Standby::Cold, Standby::Warm]);
-    let buffers: Vec<u32> = station.sources.iter().map(|source| source.input_buffer_ms).collect();
+    let sources = station.sources.iter();
+    let buffers: Vec<i64> = sources.map(|source| source.input.buffer.as_millis()).collect();
     assert_eq!(buffers, [1000, 1000, 1000, 2000, 500]);
-    let own = station.sources[1].silence;
+    let own = station.sources[1].input.silence;
     assert_eq!((own.dead_channel, own.dc), (Some(Span::from_secs(2)), true));
-    assert!(!station.silence.dc && station.sources[0].silence == station.silence);
+    assert!(!station.silence.dc && station.sources[0].input.silence == station.silence);
     let text = r#"
 [[station]]
 name = "a"
@@ -225,7 +233,8 @@ fn sets_reach_every_key() {
     assert_eq!(resolved.state_dir.to_str(), Some("/x"));
     let station = &resolved.stations[0];
     assert_eq!((station.codec.codec(), station.buffer_ms), (Codec::Opus, 400));
-    assert_eq!((station.switch.failback_delay_s, station.silence.below), (1, Db::new(-50.0)));
+    let delay = station.switch.failback_delay.as_millis();
+    assert_eq!((delay, station.silence.threshold), (1_000, Db::new(-50.0)));
     assert_eq!(station.sources[1].name, "5");
     assert_eq!(resolved.stations[1].name, "two");
 }

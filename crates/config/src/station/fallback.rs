@@ -1,66 +1,53 @@
 //! Checks the keys for failover: switch, silence, input buffers and last resort.
 
 use aulos_core::{Db, Span};
-use aulos_engine::switch::FailbackMode;
+use aulos_dsp::silence;
+use aulos_engine::input::InputConfig;
+use aulos_engine::switch::{self, DEFAULT_STARTUP_WAIT};
 
 use crate::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::source::{self, LocalPath, SourceConfig};
 
-/// Failover between sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwitchSettings {
-    /// Cross-fade in milliseconds; 0 cuts.
-    pub crossfade_ms: u32,
-    /// Seconds that a source with higher priority has to be healthy before it takes over.
-    pub failback_delay_s: u32,
-    /// Whether a source that had failed takes over again.
-    pub failback: FailbackMode,
-    /// Whether the station may start with another source than the first.
-    pub immediate: bool,
-}
-
-/// Silence detection.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SilenceSettings {
-    /// Threshold, relative to full scale.
-    pub below: Db,
-    /// Time below the threshold.
-    pub span: Span,
-    /// Whether a constant value counts as silence.
-    pub dc: bool,
-    /// How long one channel may be silent while another one is not.
-    pub dead_channel: Option<Span>,
-}
-
-pub(crate) fn switch(config: &SwitchConfig) -> SwitchSettings {
-    SwitchSettings {
-        crossfade_ms: config.crossfade_ms,
-        failback_delay_s: config.failback_delay_s,
+pub(crate) fn switch(config: &SwitchConfig) -> switch::SwitchConfig {
+    switch::SwitchConfig {
+        failback_delay: Span::from_secs(i64::from(config.failback_delay_s)),
         failback: config.failback,
-        immediate: config.immediate,
+        startup_wait: config.immediate.then_some(DEFAULT_STARTUP_WAIT),
     }
 }
 
-pub(crate) fn silence(config: &SilenceConfig) -> SilenceSettings {
+pub(crate) fn silence(config: &SilenceConfig) -> silence::SilenceConfig {
     // In range: `SILENCE_S` ends at a day.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     let span = |seconds: f64| Span::from_millis((seconds * 1e3) as i64);
-    SilenceSettings {
-        below: Db::new(config.below_dbfs),
-        span: span(config.for_s),
+    silence::SilenceConfig {
+        threshold: Db::new(config.below_dbfs),
+        duration: span(config.for_s),
         dc: config.dc,
         dead_channel: config.dead_channel_s.map(span),
     }
 }
 
-/// The input buffer of a source in milliseconds. An encoded stream gets more by default, unless
-/// buffering is off.
-pub(crate) fn input_buffer_ms(
+/// The settings of the input that plays a source.
+pub(crate) fn input(
     entry: &SourceEntry,
     source: &SourceConfig,
     station: &StationConfig,
-) -> u32 {
+) -> InputConfig {
+    let timeout = entry.timeout_ms.unwrap_or(station.switch.timeout_ms).value;
+    InputConfig {
+        buffer: Span::from_millis(i64::from(input_buffer_ms(entry, source, station))),
+        timeout: Span::from_millis(i64::from(timeout)),
+        gain: Db::new(entry.gain_db),
+        silence: silence(entry.silence.as_ref().unwrap_or(&station.silence)),
+        standby: entry.standby,
+    }
+}
+
+/// The input buffer of a source in milliseconds. An encoded stream gets more by default, unless
+/// buffering is off.
+fn input_buffer_ms(entry: &SourceEntry, source: &SourceConfig, station: &StationConfig) -> u32 {
     let common = station.switch.input_buffer_ms;
     let least = if source.comes_in_bursts() && common > 0 { STREAM_BUFFER_MS } else { 0 };
     entry.input_buffer_ms.unwrap_or_else(|| common.max(least))

@@ -12,11 +12,13 @@ pub(crate) mod upload;
 
 use std::path::PathBuf;
 
-use aulos_core::{Codec, Db, Frames, SampleSpec, Span};
+use aulos_core::{Codec, Frames, SampleSpec, Span};
 use aulos_dsp::normalize::LookAhead;
+use aulos_dsp::silence::SilenceConfig;
 use aulos_engine::encode::{CodecConfig, Mp3Config};
+use aulos_engine::input::InputConfig;
 use aulos_engine::loudness_processor::NormalizerConfig;
-use aulos_engine::standby::Standby;
+use aulos_engine::switch::SwitchConfig;
 use aulos_proto::titles::TitleCharset;
 
 use crate::keys::values::bounds;
@@ -26,7 +28,6 @@ use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::source::{self, SourceConfig};
 use crate::station::codec::check_library;
-use crate::station::fallback::{SilenceSettings, SwitchSettings};
 use crate::station::push::PushSettings;
 use crate::station::record::RecorderSettings;
 use crate::station::rtp::RtpOutputSettings;
@@ -52,9 +53,11 @@ pub struct Station {
     /// In order of priority; at least one, with unique names.
     pub sources: Vec<StationSource>,
     /// Failover between sources.
-    pub switch: SwitchSettings,
+    pub switch: SwitchConfig,
+    /// Length of the cross-fade between sources; zero cuts.
+    pub crossfade: Span,
     /// Silence detection.
-    pub silence: SilenceSettings,
+    pub silence: SilenceConfig,
     /// Normalizer and equalizer.
     pub sound: ProcessingSettings,
     /// What plays when no source has sound; none is silence.
@@ -104,18 +107,10 @@ pub struct StationSource {
     pub name: String,
     /// The parsed URI.
     pub config: SourceConfig,
-    /// Gain.
-    pub gain: Db,
     /// Loudness normalization before the gain; none is off.
     pub normalize: Option<NormalizerConfig>,
-    /// Milliseconds without data after which it has failed.
-    pub timeout_ms: u32,
-    /// Input buffer in milliseconds.
-    pub input_buffer_ms: u32,
-    /// Silence detection.
-    pub silence: SilenceSettings,
-    /// How ready it is kept while it is not needed.
-    pub standby: Standby,
+    /// Buffer, time-out, gain, silence detection and standby.
+    pub input: InputConfig,
 }
 
 /// Validates a station without its outputs.
@@ -142,6 +137,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
         buffer_ms,
         sources: sources(config, spec, problems),
         switch: fallback::switch(&config.switch),
+        crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
         silence: fallback::silence(&config.silence),
         last_resort: fallback::last_resort(&config.switch.last_resort, problems),
         sound: ProcessingSettings {
@@ -240,12 +236,11 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 _ => source_name(entry, from_uri.clone(), &config_of, &names, problems),
             };
             names.push(name.clone());
-            let input_buffer_ms = fallback::input_buffer_ms(entry, &config_of, config);
+            let input = fallback::input(entry, &config_of, config);
             all.push(StationSource {
                 uri: config_of.display_uri().unwrap_or_else(|| entry.uri.value.clone()),
                 name,
                 config: config_of,
-                gain: Db::new(entry.gain_db),
                 // The look-ahead of a mode with high latency would delay this source against the
                 // others.
                 normalize: resolve_normalize(
@@ -254,10 +249,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                     spec,
                     problems,
                 ),
-                timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms).value,
-                input_buffer_ms,
-                silence: fallback::silence(entry.silence.as_ref().unwrap_or(&config.silence)),
-                standby: entry.standby,
+                input,
             });
         }
     }

@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(stream.script, Some(("control.py".into(), "--queueid=a b".into())));
         let station = stream.station(&like()).unwrap();
         assert_eq!((station.name.as_str(), station.buffer_ms), ("Music Assistant - osmc4", 700));
-        assert_eq!(station.silence.span, aulos_core::Span::from_secs(60));
+        assert_eq!(station.silence.duration, aulos_core::Span::from_secs(60));
     }
 
     #[test]

@@ -14,7 +14,8 @@ fn old_keys_are_read_with_a_warning_that_names_the_new_one() {
     );
     let loaded = load_text(&text, &["station.a.switch.hold_in_s=9"]).unwrap();
     let switch = loaded.stations[0].switch;
-    assert_eq!((switch.failback_delay_s, switch.failback), (9, FailbackMode::Never));
+    let nine = Span::from_secs(9);
+    assert_eq!((switch.failback_delay, switch.failback), (nine, FailbackMode::Never));
     assert_eq!(loaded.relays[0].dtmf.unwrap().to, 101);
     let warnings = loaded.warnings.join("\n");
     for line in [
@@ -34,7 +35,7 @@ fn old_keys_are_read_with_a_warning_that_names_the_new_one() {
 fn of_an_old_and_a_new_key_the_later_set_counts_and_a_file_with_both_is_wrong() {
     let text = station("sources = [\"demo://\"]\nswitch = { hold_in_s = 7 }");
     let loaded = load_text(&text, &["station.a.switch.failback_delay_s=9"]).unwrap();
-    assert_eq!(loaded.stations[0].switch.failback_delay_s, 9);
+    assert_eq!(loaded.stations[0].switch.failback_delay, Span::from_secs(9));
     let both = text.replace("= 7", "= 7, failback_delay_s = 8");
     let error = load_text(&both, &[]).unwrap_err();
     let told = error.to_string();

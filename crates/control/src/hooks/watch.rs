@@ -118,7 +118,7 @@ impl StationWatch {
 
     fn check_silence(&mut self, now: Instant, station: &Station, status: &StationReport) {
         let level = level(status);
-        let bar = station.silence.below;
+        let bar = station.silence.threshold;
         // The engine also detects a constant value, and a source may have a threshold of its own.
         let mute = status.state == StationState::Silent && status.machine.active.is_some();
         self.mute_since = if mute { Some(self.mute_since.unwrap_or(now)) } else { None };
@@ -160,7 +160,7 @@ impl StationWatch {
     fn is_confirmed(&self, now: Instant, since: Instant, station: &Station) -> bool {
         let mute_long =
             self.mute_since.is_some_and(|mute_long| now.since(mute_long) >= SWITCH_GRACE);
-        mute_long || now.since(since) >= station.silence.span + SWITCH_GRACE
+        mute_long || now.since(since) >= station.silence.duration + SWITCH_GRACE
     }
 
     fn check_peak(&mut self, now: Instant, station: &Station, status: &StationReport) {

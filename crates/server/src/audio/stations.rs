@@ -4,11 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_config::{ProcessingSettings, Station};
-use aulos_core::Span;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station;
 use aulos_engine::station::StationHandle;
-use aulos_engine::switch::{DEFAULT_STARTUP_WAIT, SwitchConfig};
 use aulos_io::SystemClock;
 
 use super::announcements::StationAnnouncements;
@@ -72,15 +70,8 @@ fn run(
     let publication = publication.transpose()?;
     let now = SystemClock::now();
     let number = register_stream(number, &channel, taps, inner);
-    let station_config = station::StationConfig {
-        quantum,
-        switch: SwitchConfig {
-            failback_delay: Span::from_secs(i64::from(config.switch.failback_delay_s)),
-            failback: config.switch.failback,
-            startup_wait: config.switch.immediate.then_some(DEFAULT_STARTUP_WAIT),
-        },
-        crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
-    };
+    let Station { switch, crossfade, .. } = *config;
+    let station_config = station::StationConfig { quantum, switch, crossfade };
     let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());
     let (mut station, mut handle) = station::Station::new(station_config, now, inputs, main);

@@ -19,7 +19,6 @@ use std::path::Path;
 use aulos_config::source::{GeneratedSource, PlayedFile};
 use aulos_config::{SourceConfig, Station};
 use aulos_core::{Block, Frames, SampleSpec, Span};
-use aulos_dsp::silence::SilenceConfig;
 use aulos_engine::generate::{LoopSource, MAX_LOOP_SAMPLES};
 use aulos_engine::input::{Input, InputConfig};
 use aulos_engine::source::{BLOCK_SAMPLES, Source};
@@ -39,35 +38,21 @@ pub(super) fn open(
     (quantum, channel): (Frames, &StationDescriptor),
     inner: &mut AudioState,
 ) -> io::Result<(Input, Box<dyn SourceMonitor>)> {
-    let (control, handle) = standby_channel(source.standby);
+    let mut config = source.input;
+    let (control, handle) = standby_channel(config.standby);
     let mut standby = Some(handle);
-    let (mut buffer, mut timeout) = (source.input_buffer_ms, source.timeout_ms);
-    if source.config.is_passed() {
-        (buffer, timeout) = (PASS_BUFFER_MS, PASS_TIMEOUT_MS);
-    }
-    let buffer = Span::from_millis(i64::from(buffer));
     let (pass, queue) = match source.config.is_passed() {
         true => {
-            let (pass, queue) = snapcast::pass_parts(channel, quantum, buffer);
+            (config.buffer, config.timeout) = (PASS_BUFFER, PASS_TIMEOUT);
+            let (pass, queue) = snapcast::pass_parts(channel, quantum, config.buffer);
             (Some(pass), Some(queue))
         }
         false => (None, None),
     };
+    let buffer = config.buffer;
     let mut about =
         SourceContext { station: &station.name, spec: station.spec, quantum, buffer, pass };
     let (opened, watch) = open_config(&source.config, &mut about, &mut standby, inner);
-    let config = InputConfig {
-        buffer,
-        timeout: Span::from_millis(i64::from(timeout)),
-        gain: source.gain,
-        silence: SilenceConfig {
-            threshold: source.silence.below,
-            duration: source.silence.span,
-            dc: source.silence.dc,
-            dead_channel: source.silence.dead_channel,
-        },
-        standby: source.standby,
-    };
     let input = Input::new(opened, station.spec.rate, station.spec.layout, config);
     let input = match queue {
         Some(queue) => input.with_ready_chunks(queue),
@@ -160,5 +145,5 @@ fn open_config(
 /// A source whose chunks are passed is exact by its server's clock: its input covers no more than
 /// the pauses of a reactor. The time-out is shorter than that, so that the next source follows
 /// without a gap.
-const PASS_BUFFER_MS: u32 = 150;
-const PASS_TIMEOUT_MS: u32 = 100;
+const PASS_BUFFER: Span = Span::from_millis(150);
+const PASS_TIMEOUT: Span = Span::from_millis(100);
