@@ -221,7 +221,8 @@ impl Feeder for SnapcastFeeder {
         let counts = self.input.counts();
         self.counters.add(counts, core::mem::replace(&mut self.counted, counts));
         let is_connecting = !matches!(self.link, SnapcastLink::Down);
-        if is_connecting || self.input.is_active() { NextPoll::Soon } else { NextPoll::Later }
+        let is_active = is_connecting || self.input.poll_timeout().is_some();
+        if is_active { NextPoll::Soon } else { NextPoll::Later }
     }
 }
 

@@ -226,7 +226,7 @@ impl<M: Machine> UdpThread<M> {
     /// Passes the datagrams that are due to the kernel.
     fn send(&mut self) {
         let Self { queue, flush, sockets, send_sockets: posts, stats, .. } = self;
-        queue.release(SystemClock::now());
+        queue.handle_timeout(SystemClock::now());
         stats.send_drops += queue.take_dropped();
         if queue.ready_count() == 0 {
             return;

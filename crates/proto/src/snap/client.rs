@@ -124,13 +124,16 @@ impl SnapcastClient {
             State::ExpectSettings { deadline } if deadline <= self.now => {
                 self.close(DisconnectReason::NoAnswer);
             }
-            State::ExpectCodec | State::Playing => match self.sync.handle_timeout(self.now) {
-                Some(SyncAction::Request(id)) => {
-                    self.outgoing.push_back(ClientOutgoing::Time { id });
+            State::ExpectCodec | State::Playing => {
+                self.sync.handle_timeout(self.now);
+                match self.sync.poll_output() {
+                    Some(SyncAction::Request(id)) => {
+                        self.outgoing.push_back(ClientOutgoing::Time { id });
+                    }
+                    Some(SyncAction::ServerTimedOut) => self.close(DisconnectReason::NoAnswer),
+                    None => {}
                 }
-                Some(SyncAction::ServerTimedOut) => self.close(DisconnectReason::NoAnswer),
-                None => {}
-            },
+            }
             State::ExpectSettings { .. } | State::Closed => {}
         }
     }

@@ -66,7 +66,7 @@ pub enum OffsetFilter {
     Bounds,
 }
 
-/// Action that [`TimeSync::handle_timeout`] requests.
+/// Action that [`TimeSync`] requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyncAction {
@@ -89,6 +89,7 @@ pub struct TimeSync {
     begun: Instant,
     /// Where messages may be lost: the initial requests without a reply, the oldest first.
     open: Option<Vec<(u16, Instant)>>,
+    output: Option<SyncAction>,
 }
 
 impl TimeSync {
@@ -104,6 +105,7 @@ impl TimeSync {
             answered: now,
             begun: now,
             open: None,
+            output: None,
         }
     }
 
@@ -129,19 +131,26 @@ impl TimeSync {
         (self.timer, self.begun) = (SyncTimer::NextRequest(now), now);
     }
 
-    /// The action that is due at `now`, if any.
-    pub fn handle_timeout(&mut self, now: Instant) -> Option<SyncAction> {
+    /// Does what is due.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn handle_timeout(&mut self, now: Instant) {
         match self.timer {
-            SyncTimer::NextRequest(at) if at <= now => self.request(now),
+            SyncTimer::NextRequest(at) if at <= now => self.output = Some(self.request(now)),
             SyncTimer::AwaitReply { asked, .. } if asked + self.reply_timeout() <= now => {
-                if self.open.is_some() {
-                    self.request(now)
-                } else {
-                    Some(SyncAction::ServerTimedOut)
-                }
+                self.output = Some(match self.open {
+                    Some(_) => self.request(now),
+                    None => SyncAction::ServerTimedOut,
+                });
             }
-            SyncTimer::NextRequest(_) | SyncTimer::AwaitReply { .. } => None,
+            SyncTimer::NextRequest(_) | SyncTimer::AwaitReply { .. } => {}
         }
+    }
+
+    /// The next action.
+    pub const fn poll_output(&mut self) -> Option<SyncAction> {
+        self.output.take()
     }
 
     /// Processes a Time reply received at `now`; returns false for a reply without an open request.
@@ -243,13 +252,13 @@ impl TimeSync {
         if self.open.is_some() { LOSSY_RETRY } else { REPLY_TIMEOUT }
     }
 
-    fn request(&mut self, now: Instant) -> Option<SyncAction> {
+    fn request(&mut self, now: Instant) -> SyncAction {
         let is_quick = self.quick_left > 0;
         let id = self.take_id();
         self.timer = SyncTimer::AwaitReply { id, asked: now };
         if let Some(open) = &mut self.open {
             if now - self.answered.max(self.begun) >= LOSSY_TIMEOUT {
-                return Some(SyncAction::ServerTimedOut);
+                return SyncAction::ServerTimedOut;
             }
             open.retain(|(_, asked)| now - *asked < REPLY_TIMEOUT);
             if is_quick {
@@ -259,7 +268,7 @@ impl TimeSync {
                 self.timer = SyncTimer::NextRequest(now + LOSSY_SPACING);
             }
         }
-        Some(SyncAction::Request(id))
+        SyncAction::Request(id)
     }
 
     /// When the request with this id was sent, if it is open.
@@ -397,6 +406,12 @@ const LAST_ID: u16 = 9_999;
 mod tests {
     use super::*;
 
+    /// What is due at `now`.
+    fn action(sync: &mut TimeSync, now: Instant) -> Option<SyncAction> {
+        sync.handle_timeout(now);
+        sync.poll_output()
+    }
+
     /// A lost message does not end a session over NATS, and a server that is gone does.
     #[test]
     fn where_messages_may_be_lost_a_request_is_repeated() {
@@ -408,7 +423,7 @@ mod tests {
         while !sync.is_settled() {
             let due = replies.front().map_or_else(|| sync.poll_timeout(), |(at, _)| *at);
             now = now.max(due.min(sync.poll_timeout()));
-            if let Some(SyncAction::Request(id)) = sync.handle_timeout(now)
+            if let Some(SyncAction::Request(id)) = action(&mut sync, now)
                 && id % 4 > 0
             {
                 replies.push_back((now + Span::from_millis(45), id));
@@ -422,16 +437,16 @@ mod tests {
         assert!(settled > Span::from_millis(600) && settled < Span::from_millis(800), "{settled}");
         // Later ones wait for a reply, for half a second.
         let second = sync.poll_timeout();
-        let Some(SyncAction::Request(id)) = sync.handle_timeout(second) else { unreachable!() };
+        let Some(SyncAction::Request(id)) = action(&mut sync, second) else { unreachable!() };
         assert_eq!(sync.poll_timeout(), second + LOSSY_RETRY);
         let second = second + LOSSY_RETRY;
-        assert_eq!(sync.handle_timeout(second), Some(SyncAction::Request(id + 1)));
+        assert_eq!(action(&mut sync, second), Some(SyncAction::Request(id + 1)));
         assert!(!sync.handle_reply(second, reply(id), WireTime::default()));
         assert!(sync.handle_reply(second, reply(id + 1), WireTime::default()));
         let mut requests = 0;
         let end = loop {
             let now = sync.poll_timeout();
-            match sync.handle_timeout(now) {
+            match action(&mut sync, now) {
                 Some(SyncAction::Request(_)) => requests += 1,
                 Some(SyncAction::ServerTimedOut) => break now,
                 None => {}
@@ -442,7 +457,7 @@ mod tests {
         // Without loss, no reply means that the server is dead.
         let mut sync = TimeSync::new(OffsetFilter::Bounds, start);
         sync.handle_timeout(start);
-        assert_eq!(sync.handle_timeout(start + REPLY_TIMEOUT), Some(SyncAction::ServerTimedOut));
+        assert_eq!(action(&mut sync, start + REPLY_TIMEOUT), Some(SyncAction::ServerTimedOut));
     }
 
     /// A server whose clock is `offset` ahead and `ppm` fast, with a one-way time of 1 ms.
@@ -460,7 +475,7 @@ mod tests {
         let mut now = start;
         while now - start < Span::from_secs(seconds) {
             now = now.max(sync.poll_timeout());
-            let Some(SyncAction::Request(id)) = sync.handle_timeout(now) else {
+            let Some(SyncAction::Request(id)) = action(&mut sync, now) else {
                 panic!("no request")
             };
             let requested = WireTime::from_instant(now);
@@ -512,7 +527,7 @@ mod tests {
         let (mut asked, mut pause) = (now, Span::ZERO);
         while now < Instant::ZERO + Span::from_secs(60) {
             now = now.max(sync.poll_timeout());
-            let Some(SyncAction::Request(id)) = sync.handle_timeout(now) else {
+            let Some(SyncAction::Request(id)) = action(&mut sync, now) else {
                 panic!("no request")
             };
             (asked, pause) = (now, now - asked);
@@ -547,11 +562,11 @@ mod tests {
     fn a_silent_server_times_out_and_foreign_responses_are_ignored() {
         let start = Instant::ZERO;
         let mut sync = TimeSync::new(OffsetFilter::Bounds, start);
-        assert_eq!(sync.handle_timeout(start), Some(SyncAction::Request(2)));
+        assert_eq!(action(&mut sync, start), Some(SyncAction::Request(2)));
         let stranger = MessageStamp { refers_to: 3, ..MessageStamp::default() };
         assert!(!sync.handle_reply(start, stranger, WireTime::ZERO));
         assert_eq!(sync.poll_timeout(), start + REPLY_TIMEOUT);
-        assert_eq!(sync.handle_timeout(start + Span::from_millis(1_999)), None);
-        assert_eq!(sync.handle_timeout(start + REPLY_TIMEOUT), Some(SyncAction::ServerTimedOut));
+        assert_eq!(action(&mut sync, start + Span::from_millis(1_999)), None);
+        assert_eq!(action(&mut sync, start + REPLY_TIMEOUT), Some(SyncAction::ServerTimedOut));
     }
 }

@@ -87,7 +87,8 @@ fn the_clients_idea_of_the_time() {
         let mut sync = TimeSync::new(filter, at(0));
         let calls = calls(|_| {
             let now = sync.poll_timeout();
-            if let Some(SyncAction::Request(id)) = sync.handle_timeout(now) {
+            sync.handle_timeout(now);
+            if let Some(SyncAction::Request(id)) = sync.poll_output() {
                 let sent = WireTime::from_instant(now);
                 let stamp = MessageStamp { refers_to: id, sent, ..MessageStamp::default() };
                 assert!(sync.handle_reply(now, stamp, WireTime::ZERO));

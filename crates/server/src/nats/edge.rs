@@ -150,7 +150,8 @@ impl Feeder for NatsFeeder {
         let counts = (self.input.counts(), self.input.playout_counts());
         let before = std::mem::replace(&mut self.counted, counts);
         self.counters.add((counts.0, before.0), (counts.1, before.1));
-        if self.input.is_active() { NextPoll::Soon } else { NextPoll::Later }
+        let is_active = self.input.poll_timeout().is_some();
+        if is_active { NextPoll::Soon } else { NextPoll::Later }
     }
 }
 

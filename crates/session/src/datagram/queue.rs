@@ -73,7 +73,7 @@ impl SendQueue {
     }
 
     /// Moves the datagrams that are due at `now` to the next call.
-    pub fn release(&mut self, now: Instant) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         self.paced.release(now, &mut self.ready);
     }
 

@@ -179,7 +179,7 @@ impl NatsInput {
         self.drain(now);
     }
 
-    /// Does what is due. To be called every few milliseconds.
+    /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.lost.is_some_and(|at| now.since(at) >= MAX_RECONNECT) {
             self.disconnect(now, std::io::ErrorKind::NotConnected);
@@ -193,10 +193,10 @@ impl NatsInput {
         self.outputs.pop_front()
     }
 
-    /// Whether it is to be called every few milliseconds.
+    /// When to call [`NatsInput::handle_timeout`]; `None` is now and then.
     #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.input.is_active()
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.input.poll_timeout()
     }
 
     /// Whether the station is gone, so that nothing will be taken any more.

@@ -138,7 +138,7 @@ impl RtpInput {
     /// # Real-time
     /// Does not wait; allocates only when a sender starts, or for a payload or another sender's
     /// packet that is longer than all before it.
-    pub fn receive(&mut self, received: Instant, from: SocketAddr, bytes: &[u8]) {
+    pub fn handle_packet(&mut self, received: Instant, from: SocketAddr, bytes: &[u8]) {
         if !self.config.allowed_senders.is_empty()
             && !self.config.allowed_senders.contains(&from.ip())
         {
@@ -196,7 +196,7 @@ impl RtpInput {
     /// Does what is due at `now`.
     ///
     /// # Real-time
-    /// As [`RtpInput::receive`].
+    /// As [`RtpInput::handle_packet`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.poll_standby();
         if let Some(bye) = self.bye_at.filter(|bye| now.since(*bye) >= BYE_GRACE) {
@@ -290,7 +290,7 @@ impl RtpInput {
         self.end_sender(now);
         self.counts.changes += 1;
         for (received, bytes) in successor.packets() {
-            self.receive(received, from, bytes);
+            self.handle_packet(received, from, bytes);
         }
         // Its memory is used again.
         successor.clear();

@@ -215,7 +215,7 @@ impl RtpOutput {
     ///
     /// # Real-time
     /// Neither waits nor allocates.
-    pub fn receive(&mut self, now: Instant, _from: SocketAddr, bytes: &[u8]) {
+    pub fn handle_packet(&mut self, now: Instant, _from: SocketAddr, bytes: &[u8]) {
         let (ssrc, counts) = (self.config.ssrc, &mut self.counts);
         let read = self.rtcp.as_mut().filter(|_| rtp::is_rtcp(bytes)).map(|rtcp| {
             rtcp.handle_input(now, bytes, |event| {

@@ -25,13 +25,13 @@ impl Machine for RtpSession {
         match self {
             Self::Input(intake) => {
                 for packet in packets {
-                    intake.receive(packet.received, packet.from, packet.bytes);
+                    intake.handle_packet(packet.received, packet.from, packet.bytes);
                 }
                 intake.flush();
             }
             Self::Output(output) => {
                 for packet in packets {
-                    output.receive(now, packet.from, packet.bytes);
+                    output.handle_packet(now, packet.from, packet.bytes);
                 }
             }
         }

@@ -89,6 +89,7 @@ pub struct SnapcastInput {
     knows_clock: bool,
     demand: StandbyRequest,
     outputs: VecDeque<SnapcastInputOutput>,
+    handled_at: Instant,
     status: SnapcastInputStatus,
     sink: SnapcastInputSink,
 }
@@ -157,6 +158,7 @@ impl SnapcastInput {
             knows_clock: false,
             demand: StandbyRequest::Play,
             outputs: VecDeque::new(),
+            handled_at: now,
             status: SnapcastInputStatus::default(),
             sink,
         }
@@ -224,8 +226,9 @@ impl SnapcastInput {
         }
     }
 
-    /// Does what is due. To be called every few milliseconds.
+    /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.handled_at = now;
         self.poll_demand();
         if self.demand != StandbyRequest::Close && self.connection.wants_to_connect(now) {
             self.outputs.push_back(SnapcastInputOutput::Connect);
@@ -253,11 +256,12 @@ impl SnapcastInput {
         self.outputs.pop_front()
     }
 
-    /// Whether the source has a connection, wants one or has audio to play: then it is to be called
-    /// every few milliseconds, otherwise less often.
+    /// When to call [`SnapcastInput::handle_timeout`]. `None`, without a connection and audio to
+    /// play, is now and then: the station may need the source again.
     #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.connection.is_connected() || !self.is_played_out()
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let is_active = self.connection.is_connected() || !self.is_played_out();
+        is_active.then(|| self.handled_at + POLL_INTERVAL)
     }
 
     /// Whether the station is gone, so that nothing will be taken any more.
@@ -568,6 +572,9 @@ fn place(
     let silence = if missing > MAX_JUMP && missing <= MAX_SILENCE { missing } else { Span::ZERO };
     Placement::Play(silence)
 }
+
+/// Interval at which chunks are looked at: a small part of one.
+const POLL_INTERVAL: Span = Span::from_millis(5);
 
 /// With a clock that is known so well, the first burst of exchanges need not be over: with 40 ms
 /// from a question to its answer it lasts for two seconds. What is left of the error the line takes

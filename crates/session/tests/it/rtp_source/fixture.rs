@@ -136,7 +136,7 @@ impl StationFixture {
             let from: SocketAddr = SENDER.parse().unwrap();
             while let Some(at) = self.network.poll_timeout().filter(|at| *at <= self.now) {
                 let datagram = self.network.receive(at).unwrap();
-                self.intake.receive(at, from, &datagram);
+                self.intake.handle_packet(at, from, &datagram);
             }
             if self.intake.poll_timeout() <= self.now {
                 self.intake.handle_timeout(self.now);

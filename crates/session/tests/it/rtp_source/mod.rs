@@ -119,16 +119,16 @@ fn packets_of_other_senders_are_counted_and_dropped() {
         let now = studio.now;
         let intake = &mut studio.intake;
         // Another sender, a scan, RTP of another version, and a forged BYE.
-        intake.receive(now, stranger, &fixture::packet(0x6666_6666, number, 0));
-        intake.receive(now, stranger, b"");
-        intake.receive(now, stranger, b"GET / HTTP/1.0\r\n\r\n");
-        intake.receive(now, stranger, &[0x40; 172]);
-        intake.receive(now, stranger, &fixture::bye(fixture::SSRC));
+        intake.handle_packet(now, stranger, &fixture::packet(0x6666_6666, number, 0));
+        intake.handle_packet(now, stranger, b"");
+        intake.handle_packet(now, stranger, b"GET / HTTP/1.0\r\n\r\n");
+        intake.handle_packet(now, stranger, &[0x40; 172]);
+        intake.handle_packet(now, stranger, &fixture::bye(fixture::SSRC));
         let mut other_type = fixture::packet(fixture::SSRC, number, 0);
         other_type[1] = 8;
-        intake.receive(now, stranger, &other_type);
+        intake.handle_packet(now, stranger, &other_type);
         // A sender that has guessed the SSRC.
-        intake.receive(now, stranger, &fixture::packet(fixture::SSRC, number, 0));
+        intake.handle_packet(now, stranger, &fixture::packet(fixture::SSRC, number, 0));
         studio.quantum();
     }
     let counts = studio.intake.state().counts;
@@ -150,7 +150,7 @@ fn a_sender_of_another_payload_type_is_named_until_the_right_one_comes() {
     assert_eq!(unexpected(&studio), None);
     let mut other_type = fixture::packet(7, 1, 0);
     other_type[1] = 14;
-    studio.intake.receive(studio.now, "192.0.2.66:5004".parse().unwrap(), &other_type);
+    studio.intake.handle_packet(studio.now, "192.0.2.66:5004".parse().unwrap(), &other_type);
     let told = Some("payload type 14 arrives, 0 is expected".to_owned());
     assert_eq!(unexpected(&studio), told);
     studio.run(Span::from_secs(1));
@@ -209,7 +209,7 @@ fn a_failed_sender_is_replaced_and_accepted_again() {
         let silent = studio.status().silent_frames;
         if says_bye {
             let (now, from) = (studio.now, fixture::SENDER.parse().unwrap());
-            studio.intake.receive(now, from, &fixture::bye(fixture::SSRC));
+            studio.intake.handle_packet(now, from, &fixture::bye(fixture::SSRC));
         }
         studio.sender.silent_for(Span::from_secs(20));
         studio.run(Span::from_secs(2));
@@ -231,7 +231,7 @@ fn a_bye_followed_by_packets_is_ignored() {
     let from = fixture::SENDER.parse().unwrap();
     for _ in 0..20 {
         let now = studio.now;
-        studio.intake.receive(now, from, &fixture::bye(fixture::SSRC));
+        studio.intake.handle_packet(now, from, &fixture::bye(fixture::SSRC));
         studio.run(Span::from_millis(500));
     }
     assert_eq!(studio.intake.state().counts.forged_byes, 20);

@@ -47,7 +47,7 @@ impl InputFixture {
     }
 
     pub(crate) fn receive(&mut self, packet: &[u8]) {
-        self.intake.receive(self.now, SENDER.parse().unwrap(), packet);
+        self.intake.handle_packet(self.now, SENDER.parse().unwrap(), packet);
     }
 
     pub(crate) fn wait(&mut self, span: Span) {
