@@ -56,7 +56,7 @@ pub use station::rtp::RtpOutputSettings;
 pub use station::sound::ProcessingSettings;
 pub use station::stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
 pub use station::upload::UploadTarget;
-pub use station::{Plugin, Station, StationSource};
+pub use station::{Plugin, StationSettings, StationSource};
 
 use problem::{ConfigTexts, ConfigValue, Problems};
 use tree::{Node, TableEntry, Value};

@@ -18,7 +18,7 @@ use crate::settings::{
 };
 use crate::source::check;
 use crate::source::{RemoteUse, Scheme};
-use crate::station::Station;
+use crate::station::StationSettings;
 use crate::station::output::StationOutput;
 use crate::station::{push, record, rtp};
 use crate::{cluster, relay, station};
@@ -78,8 +78,8 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
     resolved
 }
 
-fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Station> {
-    let mut all: Vec<Station> =
+fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<StationSettings> {
+    let mut all: Vec<StationSettings> =
         config.station.iter().map(|config| station::resolve(config, problems)).collect();
     check::check_loops(&config.station, &all, problems);
     check::set_passwords(config, &mut all, env, problems);
@@ -259,7 +259,7 @@ fn check_unique_names(stations: &[StationConfig], problems: &Problems) {
 
 /// Reports a station that is published without a cluster, or whose chunks are not its own: their
 /// stream header can change, and the record of a published stream has one.
-fn check_published(config: &Config, stations: &[Station], problems: &Problems) {
+fn check_published(config: &Config, stations: &[StationSettings], problems: &Problems) {
     for (config_of_station, station) in config.station.iter().zip(stations) {
         let publish = &config_of_station.publish;
         if !publish.value {

@@ -10,7 +10,7 @@ use crate::hooks::{Hook, Webhook};
 use crate::names::Endpoint;
 use crate::relay::RelaySettings;
 use crate::security::SecuritySettings;
-use crate::station::Station;
+use crate::station::StationSettings;
 
 /// A validated configuration, in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +34,7 @@ pub struct ResolvedConfig {
     /// TLS, users, permissions and limits.
     pub security: SecuritySettings,
     /// Stations; at least one.
-    pub stations: Vec<Station>,
+    pub stations: Vec<StationSettings>,
     /// Hooks for station events.
     pub hooks: Vec<Hook>,
     /// Relays.

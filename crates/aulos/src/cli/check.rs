@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_io::mp3;
 use aulos_io::replace::{ReplaceError, Replacement};
 use aulos_server::exit::{Exit, Failure};
@@ -67,7 +67,7 @@ pub(super) fn run(mut args: CheckArgs) -> Result<Exit, Failure> {
 }
 
 /// What encodes the MP3 of these stations.
-fn mp3_encoders(stations: &[Station]) -> String {
+fn mp3_encoders(stations: &[StationSettings]) -> String {
     let names = stations.iter().map(|station| mp3::encoder_name(station.mp3));
     Vec::from_iter(BTreeSet::from_iter(names)).join(", ")
 }

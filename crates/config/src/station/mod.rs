@@ -37,7 +37,7 @@ use crate::station::sound::{
 
 /// A station.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Station {
+pub struct StationSettings {
     /// Unique; also the id of the Snapcast stream.
     pub name: String,
     /// Codec and encoder settings.
@@ -74,7 +74,7 @@ pub struct Station {
     pub records: Vec<RecorderSettings>,
 }
 
-impl Station {
+impl StationSettings {
     /// The settings of this codec: the station's own if it has that codec, those of `mp3`, or the
     /// default ones.
     #[must_use]
@@ -114,7 +114,7 @@ pub struct StationSource {
 }
 
 /// Validates a station without its outputs.
-pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
+pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSettings {
     let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
     let (codec, spec) = (config.codec.value, config.spec.value);
     check_spec(config, codec.codec(), spec, problems);
@@ -128,7 +128,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
         problems.add_with_hint(at, message, "20 chunks or more are usual");
     }
     let base = default_normalizer_config(LookAhead::Full);
-    Station {
+    StationSettings {
         name,
         codec,
         mp3,

@@ -245,10 +245,10 @@ const EXAMPLE: &str = "as in rtp://239.69.0.1:5004";
 #[cfg(test)]
 mod tests {
     use crate::source::RtpSource;
-    use crate::{ConfigFile, Environment, SourceConfig, Station, load};
+    use crate::{ConfigFile, Environment, SourceConfig, StationSettings, load};
     use aulos_core::Span;
 
-    fn station(keys: &str) -> Result<Station, String> {
+    fn station(keys: &str) -> Result<StationSettings, String> {
         let text = format!("[[station]]\nname = \"Hall\"\n{keys}\n");
         let file = ConfigFile { name: "t", text: &text };
         let loaded = load(Some(file), &[], &Environment::default());

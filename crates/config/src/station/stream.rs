@@ -13,7 +13,7 @@ use crate::model::{SilenceConfig, SourceEntry, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::source::{self, Scheme, SourceConfig};
 use crate::station;
-use crate::station::Station;
+use crate::station::StationSettings;
 use crate::station::codec;
 
 /// A parsed stream URI.
@@ -171,7 +171,7 @@ impl StreamUri {
     ///
     /// # Errors
     /// [`StreamUriError::Station`] with every problem.
-    pub fn station(&self, like: &Station) -> Result<Station, StreamUriError> {
+    pub fn station(&self, like: &StationSettings) -> Result<StationSettings, StreamUriError> {
         let codec = self.codec.clone().unwrap_or_else(|| like.codec.to_string());
         let wanted: SampleSpec =
             self.spec.as_ref().and_then(|spec| spec.parse().ok()).unwrap_or(like.spec);
@@ -297,7 +297,7 @@ pub(crate) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
 mod tests {
     use super::*;
 
-    fn like() -> Station {
+    fn like() -> StationSettings {
         let text = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\nbuffer_ms = 700";
         let file = crate::ConfigFile { name: "t", text };
         let env = crate::Environment::default();
@@ -345,7 +345,8 @@ mod tests {
     fn chunks_fit_into_every_rate() {
         for codec in ["flac", "pcm"] {
             for (rate, chunk_ms) in [(48_000, 60), (96_000, 42), (192_000, 21)] {
-                let like = Station { codec: codec.parse().unwrap(), chunk_ms: 60, ..like() };
+                let like =
+                    StationSettings { codec: codec.parse().unwrap(), chunk_ms: 60, ..like() };
                 let uri = format!("tcp://0.0.0.0:4953?sampleformat={rate}:24:2&name=x");
                 let station = stream(&uri).station(&like).unwrap();
                 assert_eq!((station.spec.rate.hz(), station.chunk_ms), (rate, chunk_ms), "{codec}");
@@ -397,7 +398,7 @@ mod tests {
             ("codec=opus", "opus"),
             ("chunk_ms=20", "opus:96k,cbr"),
         ] {
-            let like = Station { codec: "opus:96k,cbr".parse().unwrap(), ..like() };
+            let like = StationSettings { codec: "opus:96k,cbr".parse().unwrap(), ..like() };
             let station = stream(&format!("pipe:///a?name=x&{query}")).station(&like).unwrap();
             assert_eq!(station.codec.to_string(), settings, "{query}");
         }

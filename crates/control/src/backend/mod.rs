@@ -29,7 +29,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use aulos_config::{
-    Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, RtpOutputSettings, Station,
+    Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, RtpOutputSettings,
+    StationSettings,
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
@@ -117,9 +118,9 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// Sets the recorders of a station, while it plays.
     fn set_records(&self, station: usize, records: &[RecorderSettings]);
 
-    /// Sends a command to a recorder, by its index in `Station::records`. Returns the exact frame
-    /// of the station at which it applies; `None` if that is known only with the first audio. Does
-    /// not wait.
+    /// Sends a command to a recorder, by its index in `StationSettings::records`. Returns the exact
+    /// frame of the station at which it applies; `None` if that is known only with the first audio.
+    /// Does not wait.
     ///
     /// # Errors
     /// The reason, for users to read; then nothing has changed.
@@ -131,8 +132,8 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
         when: CommandTime,
     ) -> Result<Option<MediaTime>, String>;
 
-    /// Requests a marker from a recorder, by its index in `Station::records`, at a recorded frame.
-    /// The result is known when the marker is on the disk. Does not wait.
+    /// Requests a marker from a recorder, by its index in `StationSettings::records`, at a recorded
+    /// frame. The result is known when the marker is on the disk. Does not wait.
     ///
     /// # Errors
     /// The reason, for users to read.
@@ -154,14 +155,14 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     ///
     /// # Errors
     /// When its encoder cannot be created.
-    fn add_station(&self, station: &Station) -> io::Result<usize>;
+    fn add_station(&self, station: &StationSettings) -> io::Result<usize>;
 
     /// Replaces a running station under its number. Its clients get the new codec header and
     /// continue; web listeners reconnect.
     ///
     /// # Errors
     /// When its encoder cannot be created; then the old station continues.
-    fn replace_station(&self, number: usize, station: &Station) -> io::Result<()>;
+    fn replace_station(&self, number: usize, station: &StationSettings) -> io::Result<()>;
 
     /// Ends a station. Its clients must have been moved to another one before.
     fn remove_station(&self, number: usize);
@@ -189,8 +190,8 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// Cancels an announcement, queued or playing.
     fn cancel_announcement(&self, station: usize, id: u64);
 
-    /// Prefers a source of a station, as an index in `Station::sources`, for a while or until it
-    /// fails. `None` lets the station choose by itself again. Does not wait.
+    /// Prefers a source of a station, as an index in `StationSettings::sources`, for a while or until
+    /// it fails. `None` lets the station choose by itself again. Does not wait.
     fn set_preferred_source(&self, station: usize, request: Option<(usize, Option<Span>)>);
 
     /// What happened on all stations since the last call; called about ten times a second.

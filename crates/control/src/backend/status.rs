@@ -34,27 +34,27 @@ pub struct StationReport {
     pub machine: StationStatus,
     /// When it was read.
     pub at: Instant,
-    /// State of each of `Station::sources`; empty while it does not run.
+    /// State of each of `StationSettings::sources`; empty while it does not run.
     pub sources: Vec<SourceState>,
-    /// Time until the next attempt, for those of `Station::sources` that have failed.
+    /// Time until the next attempt, for those of `StationSettings::sources` that have failed.
     pub retries: Vec<Option<Span>>,
     /// Latency to a listener.
     pub latency: Latency,
-    /// Web radio state, for those of `Station::sources` that are web radio.
+    /// Web radio state, for those of `StationSettings::sources` that are web radio.
     pub radios: Vec<Option<RadioState>>,
-    /// Live input state, for those of `Station::sources` that are mounts for DJs.
+    /// Live input state, for those of `StationSettings::sources` that are mounts for DJs.
     pub live_inputs: Vec<Option<DjStatus>>,
-    /// RTP state, for those of `Station::sources` that arrive over RTP.
+    /// RTP state, for those of `StationSettings::sources` that arrive over RTP.
     pub rtp_inputs: Vec<Option<RtpSourceStatus>>,
-    /// Whether chunks are passed, for those of `Station::sources` that are to pass them.
+    /// Whether chunks are passed, for those of `StationSettings::sources` that are to pass them.
     pub passes: Vec<Option<PassStatus>>,
     /// Which part this server has in the publication of the station; `None` if it is not published.
     pub publication: Option<LeaseState>,
-    /// State of each of `Station::rtp`.
+    /// State of each of `StationSettings::rtp`.
     pub rtp_outputs: Vec<RtpDestinationStatus>,
-    /// State of each of `Station::pushes`.
+    /// State of each of `StationSettings::pushes`.
     pub pushes: Vec<PushState>,
-    /// State of each of `Station::records`.
+    /// State of each of `StationSettings::records`.
     pub recorders: Vec<RecorderState>,
 }
 
@@ -139,7 +139,7 @@ pub struct DjStatus {
 }
 
 impl StationReport {
-    /// The status of each input in `Station::sources`; none while it does not run.
+    /// The status of each input in `StationSettings::sources`; none while it does not run.
     #[must_use]
     pub fn inputs(&self) -> &[InputState] {
         &self.machine.inputs[..self.sources.len().min(MAX_SOURCES)]

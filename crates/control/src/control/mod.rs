@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
-use aulos_config::{ResolvedConfig, Station};
+use aulos_config::{ResolvedConfig, StationSettings};
 use aulos_files::history::{HistoryRange, Series};
 use aulos_io::reactor::ListenerSession;
 use serde_json::Value;
@@ -311,7 +311,7 @@ impl Control {
     }
 
     /// The running stations.
-    pub fn stations(&self) -> Vec<Arc<Station>> {
+    pub fn stations(&self) -> Vec<Arc<StationSettings>> {
         self.lock().stations.list()
     }
 
@@ -329,7 +329,7 @@ impl Control {
         &self,
         station: &str,
         range: HistoryRange,
-    ) -> Result<(Arc<Station>, Series), HistoryError> {
+    ) -> Result<(Arc<StationSettings>, Series), HistoryError> {
         let (found, requests) = {
             let subjects = self.lock();
             let found = subjects.stations.find(station).map(|(_, slot)| Arc::clone(&slot.station));

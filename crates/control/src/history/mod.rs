@@ -5,7 +5,7 @@ pub(crate) mod sampler;
 
 use std::time::Duration;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_files::history::{HistoryRange, Series};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -31,7 +31,12 @@ impl History {
     }
 
     /// Takes a sample of a station.
-    pub(crate) fn sample(&mut self, number: usize, station: &Station, status: &StationReport) {
+    pub(crate) fn sample(
+        &mut self,
+        number: usize,
+        station: &StationSettings,
+        status: &StationReport,
+    ) {
         self.sampler.sample(number, station, status);
     }
 

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::Span;
 use aulos_files::history::{HistoryFigure, HistoryFlags, HistoryRange, HistoryRecord, Series};
 use tokio::sync::oneshot;
@@ -72,7 +72,12 @@ pub(crate) struct HistorySampler {
 
 impl HistorySampler {
     /// Takes a sample of a station.
-    pub(crate) fn sample(&mut self, number: usize, station: &Station, status: &StationReport) {
+    pub(crate) fn sample(
+        &mut self,
+        number: usize,
+        station: &StationSettings,
+        status: &StationReport,
+    ) {
         if self.samples.len() <= number {
             self.samples.resize_with(number + 1, Vec::new);
         }
@@ -98,7 +103,7 @@ impl HistorySampler {
     }
 }
 
-fn sample(station: &Station, status: &StationReport) -> Option<HistoryRecord> {
+fn sample(station: &StationSettings, status: &StationReport) -> Option<HistoryRecord> {
     let Loudness { momentary, short_term, integrated, range, current_true_peak, .. } =
         status.machine.loudness;
     let has_run = status.state == StationState::Stopped;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::{Db, Instant, Span};
 use aulos_dsp::normalize::LookAhead;
 
@@ -69,7 +69,7 @@ impl StationWatch {
     pub(crate) fn handle_input(
         &mut self,
         now: Instant,
-        station: &Station,
+        station: &StationSettings,
         observation: Observation<'_>,
     ) {
         match observation {
@@ -87,7 +87,7 @@ impl StationWatch {
         self.events.pop_front()
     }
 
-    fn handle_switch(&mut self, now: Instant, station: &Station, switched: InputChange) {
+    fn handle_switch(&mut self, now: Instant, station: &StationSettings, switched: InputChange) {
         let InputChange { from, to, cause } = switched;
         // The last resort has the lowest priority.
         let rank = |source: Option<usize>| source.unwrap_or(usize::MAX);
@@ -116,7 +116,7 @@ impl StationWatch {
         }
     }
 
-    fn check_silence(&mut self, now: Instant, station: &Station, status: &StationReport) {
+    fn check_silence(&mut self, now: Instant, station: &StationSettings, status: &StationReport) {
         let level = level(status);
         let bar = station.silence.threshold;
         // The engine also detects a constant value, and a source may have a threshold of its own.
@@ -157,13 +157,13 @@ impl StationWatch {
         };
     }
 
-    fn is_confirmed(&self, now: Instant, since: Instant, station: &Station) -> bool {
+    fn is_confirmed(&self, now: Instant, since: Instant, station: &StationSettings) -> bool {
         let mute_long =
             self.mute_since.is_some_and(|mute_long| now.since(mute_long) >= SWITCH_GRACE);
         mute_long || now.since(since) >= station.silence.duration + SWITCH_GRACE
     }
 
-    fn check_peak(&mut self, now: Instant, station: &Station, status: &StationReport) {
+    fn check_peak(&mut self, now: Instant, station: &StationSettings, status: &StationReport) {
         let peaks = &mut self.peaks;
         let loudness = &status.machine.loudness;
         // A poll can miss a tenth of a second; the overall peak misses no new maximum.
@@ -187,7 +187,7 @@ impl StationWatch {
 
 /// The permitted true peak of a station: a tenth of a decibel above its normalizer's ceiling, if it
 /// has one, because meters are not more accurate.
-fn ceiling(station: &Station) -> Db {
+fn ceiling(station: &StationSettings) -> Db {
     match &station.sound.normalize {
         Some(config) if config.mode != LookAhead::GainOnly => config.settings.ceiling + TOLERANCE,
         _ => Db::ZERO,
@@ -197,7 +197,7 @@ fn ceiling(station: &Station) -> Db {
 /// Tolerance above a normalizer's ceiling.
 const TOLERANCE: Db = Db::new(0.1);
 
-fn source_name(station: &Station, index: Option<usize>) -> Option<String> {
+fn source_name(station: &StationSettings, index: Option<usize>) -> Option<String> {
     index.and_then(|index| station.sources.get(index)).map(|source| source.name.clone())
 }
 

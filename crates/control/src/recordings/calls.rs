@@ -1,6 +1,6 @@
 //! Recorders by call: start, stop, pause, resume and cut, at an exact moment.
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::{MediaTime, SampleRate, Span};
 use aulos_engine::recorder::{CommandTime, PauseMode, RecorderCommand};
 use aulos_files::record;
@@ -108,7 +108,7 @@ pub(crate) fn answer(
 pub(crate) struct SelectedRecorder {
     /// The number of its station.
     pub(crate) number: usize,
-    /// Its index in `Station::records`.
+    /// Its index in `StationSettings::records`.
     pub(crate) index: usize,
     pub(crate) station: String,
     pub(crate) name: String,
@@ -130,7 +130,7 @@ pub(crate) fn selected_recorders(
     };
     let mut all = Vec::new();
     for (number, slot) in all_stations.slots() {
-        let Station { name: station, spec, records, .. } = &*slot.station;
+        let StationSettings { name: station, spec, records, .. } = &*slot.station;
         let records = records.iter().enumerate();
         all.extend(
             records

@@ -5,7 +5,7 @@ pub(crate) mod markers;
 
 use std::path::Path;
 
-use aulos_config::{HookEventKind, RecorderSettings, Station};
+use aulos_config::{HookEventKind, RecorderSettings, StationSettings};
 use aulos_core::{Frames, Lufs, MediaTime, SampleRate, Span};
 use aulos_engine::recorder::RecordingState;
 use aulos_files::record::{self, ClosedSegment, LossCause, RecorderEventKind};
@@ -21,12 +21,16 @@ use crate::outside::Outside;
 use crate::stations::level_json::{round_to_hundredths, whole_seconds};
 
 /// The recorders of a station, for its status.
-pub(crate) fn station_json(station: &Station, states: &[RecorderState]) -> Vec<Value> {
+pub(crate) fn station_json(station: &StationSettings, states: &[RecorderState]) -> Vec<Value> {
     let all = station.records.iter().zip(states);
     all.map(|(record, state)| recorder_json(station, record, state)).collect()
 }
 
-fn recorder_json(station: &Station, record: &RecorderSettings, state: &RecorderState) -> Value {
+fn recorder_json(
+    station: &StationSettings,
+    record: &RecorderSettings,
+    state: &RecorderState,
+) -> Value {
     let source = record.source.and_then(|index| station.sources.get(index));
     let rate = state.segment.as_ref().map_or(station.spec.rate, |segment| segment.rate);
     let seconds = |frames: Frames| (rate.span(frames).as_millis() / 100) as f64 / 10.0;

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use aulos_config::{ResolvedConfig, Station};
+use aulos_config::{ResolvedConfig, StationSettings};
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
@@ -206,12 +206,13 @@ impl Reload<'_> {
     }
 
     /// Starts, updates or replaces one station.
-    fn apply_station(&mut self, station: &Station) {
+    fn apply_station(&mut self, station: &StationSettings) {
         let name = &station.name;
         let Some((number, slot)) = self.subjects.stations.find(name) else {
             return self.add_station(station);
         };
-        let asked = Station { sound: slot.configured_sound().clone(), ..(*slot.station).clone() };
+        let asked =
+            StationSettings { sound: slot.configured_sound().clone(), ..(*slot.station).clone() };
         if asked == *station {
             // A station that a call added belongs to the file from now on.
             if let Some(slot) = self.subjects.stations.get_mut(number) {
@@ -229,7 +230,7 @@ impl Reload<'_> {
         self.replace_station(number, station);
     }
 
-    fn add_station(&mut self, station: &Station) {
+    fn add_station(&mut self, station: &StationSettings) {
         let name = &station.name;
         match self.outside.backend.add_station(station) {
             Ok(number) => {
@@ -242,7 +243,7 @@ impl Reload<'_> {
         }
     }
 
-    fn replace_station(&mut self, number: usize, station: &Station) {
+    fn replace_station(&mut self, number: usize, station: &StationSettings) {
         let name = &station.name;
         let Some(slot) = self.subjects.stations.get(number) else { return };
         let mut new = slot.successor(station);
@@ -268,7 +269,7 @@ impl Reload<'_> {
     }
 
     /// Updates pushes, RTP outputs and recorders of a station that continues.
-    fn update_outputs(&mut self, number: usize, before: &Station, now: &Station) {
+    fn update_outputs(&mut self, number: usize, before: &StationSettings, now: &StationSettings) {
         let backend = self.outside.backend;
         if before.records != now.records {
             backend.set_records(number, &now.records);
@@ -289,7 +290,7 @@ impl Reload<'_> {
     }
 
     /// Updates normalizer and equalizer of a station that continues.
-    fn update_sound(&mut self, number: usize, station: &Station) {
+    fn update_sound(&mut self, number: usize, station: &StationSettings) {
         let name = &station.name;
         if let Err(error) = self.outside.backend.set_sound(number, &station.sound) {
             return self.report.failed.push(format!("{name}: {error}"));
@@ -356,8 +357,8 @@ fn keep_fixed(old: &ResolvedConfig, new: &mut ResolvedConfig) -> Vec<&'static st
 }
 
 /// Whether all differences can be applied to a running station.
-fn is_live_change(asked: Station, station: &Station) -> bool {
+fn is_live_change(asked: StationSettings, station: &StationSettings) -> bool {
     let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
     let (rtp, records) = (station.rtp.clone(), station.records.clone());
-    Station { sound, pushes, rtp, records, ..asked } == *station
+    StationSettings { sound, pushes, rtp, records, ..asked } == *station
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
 
 use aulos_config::{
-    OPEN_MOUNT_HINT, Plugin, ResolvedConfig, Station, StreamSettings, StreamUri, meta_loop,
+    OPEN_MOUNT_HINT, Plugin, ResolvedConfig, StationSettings, StreamSettings, StreamUri, meta_loop,
 };
 use aulos_core::SampleSpec;
 use aulos_proto::snap::control::RpcError;
@@ -161,7 +161,7 @@ impl Stations {
 }
 
 /// Checks that the devices of an added stream are sound cards or listed by the operator.
-fn check_devices(station: &Station, allowed: &StreamSettings) -> Result<(), RpcError> {
+fn check_devices(station: &StationSettings, allowed: &StreamSettings) -> Result<(), RpcError> {
     let listed = &allowed.alsa_devices;
     if station.sources.iter().all(|source| source.config.is_device_permitted(listed)) {
         return Ok(());
@@ -174,7 +174,11 @@ fn check_devices(station: &Station, allowed: &StreamSettings) -> Result<(), RpcE
 
 /// Checks that a `meta:` stream plays existing streams and not itself. At startup a stream may
 /// refer to one that is restored later.
-fn check_stations(stations: &Stations, station: &Station, fresh: bool) -> Result<(), RpcError> {
+fn check_stations(
+    stations: &Stations,
+    station: &StationSettings,
+    fresh: bool,
+) -> Result<(), RpcError> {
     for source in &station.sources {
         let Some(name) = source.config.station() else { continue };
         let all = stations.slots().map(|(_, slot)| &*slot.station).chain([station]);
@@ -190,7 +194,7 @@ fn check_stations(stations: &Stations, station: &Station, fresh: bool) -> Result
 }
 
 /// Checks that an added mount is local, because it has no password, and not in use.
-fn check_mounts(stations: &Stations, station: &Station) -> Result<(), RpcError> {
+fn check_mounts(stations: &Stations, station: &StationSettings) -> Result<(), RpcError> {
     for source in &station.sources {
         let Some(mount) = source.config.mount() else { continue };
         if mount.is_open_to_network() {
@@ -255,7 +259,7 @@ fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
 
 /// Checks that a listening source can bind its address; returns the port that the system chose for
 /// port 0. Music Assistant tries another port if this one is in use, so the answer has to tell.
-fn check_listen_port(station: &Station) -> Result<Option<u16>, RpcError> {
+fn check_listen_port(station: &StationSettings) -> Result<Option<u16>, RpcError> {
     let first = station.sources.first();
     let Some(address) = first.and_then(|source| source.config.listen_address()) else {
         return Ok(None);

@@ -7,7 +7,7 @@
 
 use aulos_session::nats::LeaseState;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 
 use crate::backend::{DjEndReason, DjStatus, InputChange, SourceState, StationReport, SwitchCause};
 use crate::events::history::{EventKind, EventSeverity, NewEvent};
@@ -35,7 +35,7 @@ impl LoggedFailures {
     /// What has changed of the sources between two statuses of a station.
     pub(crate) fn changes(
         &mut self,
-        station: &Station,
+        station: &StationSettings,
         before: &StationReport,
         now: &StationReport,
     ) -> Vec<NewEvent> {
@@ -85,7 +85,7 @@ fn live_change(source: &str, before: &DjStatus, now: &DjStatus) -> Option<NewEve
 }
 
 /// The event of a switch; the first source of a station is no news.
-pub(crate) fn switch_event(station: &Station, switched: InputChange) -> Option<NewEvent> {
+pub(crate) fn switch_event(station: &StationSettings, switched: InputChange) -> Option<NewEvent> {
     let name = |index: Option<usize>| {
         let source = index.and_then(|index| station.sources.get(index));
         source.map_or("the last resort", |source| source.name.as_str())
@@ -120,7 +120,7 @@ pub(crate) fn hook_event(event: &HookEvent) -> Option<NewEvent> {
 
 /// What has changed of the outputs between two statuses of a station. The audio side logs it.
 pub(crate) fn output_changes(
-    station: &Station,
+    station: &StationSettings,
     before: &StationReport,
     now: &StationReport,
 ) -> Vec<NewEvent> {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::backend::DjInfo;
 
-    fn station() -> Station {
+    fn station() -> StationSettings {
         let text = "[[station]]\nname = \"a\"\nsources = [\"tcp://:1?name=studio\", \"demo://\"]";
         let file = aulos_config::ConfigFile { name: "a.toml", text };
         let env = aulos_config::Environment::default();

@@ -1,6 +1,6 @@
 //! The status of source selection, as JSON.
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::Frames;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::backend::{
 use crate::hooks::cause_name;
 
 /// The active source and the reason, as JSON.
-pub(crate) fn on_air(station: &Station, report: &StationReport) -> Value {
+pub(crate) fn on_air(station: &StationSettings, report: &StationReport) -> Value {
     let machine = &report.machine;
     let preference = machine.preference;
     let preferred = preference.and_then(|preference| station.sources.get(preference.input));

@@ -1,7 +1,7 @@
 //! The log of stations: what changes between two statuses, switches and silence, in the log of the
 //! process and in the history.
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 
 use crate::backend::{InputChange, StationReport};
 use crate::events::EventLog;
@@ -12,7 +12,7 @@ use crate::stations::event_log::{hook_event, output_changes, switch_event};
 use crate::stations::slot::StationSlot;
 
 /// Logs a switch of a station's source.
-pub(super) fn log_switch(events: &EventLog, station: &Station, switched: InputChange) {
+pub(super) fn log_switch(events: &EventLog, station: &StationSettings, switched: InputChange) {
     log_source_events(events, &station.name, switch_event(station, switched));
 }
 

@@ -23,7 +23,7 @@ pub(crate) mod view;
 
 use std::sync::Arc;
 
-use aulos_config::{Mount, Station};
+use aulos_config::{Mount, StationSettings};
 use aulos_proto::snap::control::RpcError;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(crate) struct Stations {
 
 impl Stations {
     /// The stations of the configuration.
-    pub(crate) fn new(configured: &[Station], base_url: String) -> Self {
+    pub(crate) fn new(configured: &[StationSettings], base_url: String) -> Self {
         let slots = configured.iter().map(|station| Some(StationSlot::new(station.clone(), None)));
         let slots = slots.collect();
         Self { slots, art: ArtCache::default(), base_url, named_plugins: 0 }
@@ -191,7 +191,7 @@ impl Stations {
     }
 
     /// The configurations of all stations.
-    pub(crate) fn list(&self) -> Vec<Arc<Station>> {
+    pub(crate) fn list(&self) -> Vec<Arc<StationSettings>> {
         self.slots().map(|(_, slot)| Arc::clone(&slot.station)).collect()
     }
 
@@ -207,7 +207,7 @@ impl Stations {
 }
 
 /// All mounts of these stations, each with the name of its station.
-pub fn mounts(stations: &[Arc<Station>]) -> impl Iterator<Item = (&str, &Mount)> {
+pub fn mounts(stations: &[Arc<StationSettings>]) -> impl Iterator<Item = (&str, &Mount)> {
     stations.iter().flat_map(|station| {
         let mounts = station.sources.iter().filter_map(|source| source.config.mount());
         mounts.map(|mount| (station.name.as_str(), mount))

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{Plugin, Station};
+use aulos_config::{Plugin, StationSettings};
 use aulos_core::{Backoff, Span};
 use aulos_io::confined_open::{is_outside_root, open_regular_beneath, open_root};
 use aulos_io::feed::{isolate_child, split_arguments};
@@ -82,7 +82,7 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
 
 /// The control scripts to run, each with its stream. Those that calls have named need the
 /// permission `by_rpc`.
-pub fn scripts(stations: &[Arc<Station>], by_rpc: bool) -> Vec<(String, Plugin)> {
+pub fn scripts(stations: &[Arc<StationSettings>], by_rpc: bool) -> Vec<(String, Plugin)> {
     let all = stations.iter().filter_map(|station| {
         let plugin = station.plugin.clone()?;
         (plugin.call.is_none() || by_rpc).then(|| (station.name.clone(), plugin))

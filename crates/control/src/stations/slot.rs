@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aulos_config::{ProcessingSettings, Station};
+use aulos_config::{ProcessingSettings, StationSettings};
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -15,7 +15,7 @@ use crate::stations::event_log::LoggedFailures;
 /// A station, with the state that Snapcast keeps per stream.
 #[derive(Debug)]
 pub(crate) struct StationSlot {
-    pub(crate) station: Arc<Station>,
+    pub(crate) station: Arc<StationSettings>,
     /// The URI with which a call added it; none for a station of the configuration.
     pub(crate) added: Option<Arc<Uri>>,
     /// The configuration's sound settings, if a call has changed them.
@@ -35,7 +35,7 @@ pub(crate) struct StationSlot {
 }
 
 impl StationSlot {
-    pub(crate) fn new(station: Station, added: Option<Uri>) -> Self {
+    pub(crate) fn new(station: StationSettings, added: Option<Uri>) -> Self {
         Self {
             station: station.into(),
             added: added.map(Arc::new),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use aulos_config::{ProcessingSettings, Station};
+use aulos_config::{ProcessingSettings, StationSettings};
 use serde_json::{Value, json};
 
 use crate::backend::AudioBackend;
@@ -29,7 +29,7 @@ impl StationSlot {
 
     /// The slot of a replaced station: settings made by calls stay if the configuration's are
     /// unchanged.
-    pub(crate) fn successor(&self, station: &Station) -> Self {
+    pub(crate) fn successor(&self, station: &StationSettings) -> Self {
         let mut new = Self::new(station.clone(), None);
         if self.file_sound.is_some() && *self.configured_sound() == station.sound {
             new.set_sound(self.station.sound.clone());

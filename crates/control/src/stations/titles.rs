@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{Station, TitleFifo, TitleFormat};
+use aulos_config::{StationSettings, TitleFifo, TitleFormat};
 use aulos_io::feed::make_fifo;
 use aulos_proto::titles::{
     AirplayMetadataParser, LibrespotLogParser, PlaybackEvent, TrackMetadata,
@@ -34,7 +34,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const READ_SIZE: usize = 64 << 10;
 
 /// The title FIFOs to read, each with its stream. A control script has precedence.
-pub fn title_sources(stations: &[Arc<Station>]) -> Vec<(String, TitleFifo)> {
+pub fn title_sources(stations: &[Arc<StationSettings>]) -> Vec<(String, TitleFifo)> {
     let mut title_sources = Vec::new();
     for station in stations.iter().filter(|station| station.plugin.is_none()) {
         for source in &station.sources {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::backend::{StationReport, StationState};
 #[derive(Clone, Debug)]
 pub(crate) struct StationView {
     pub(crate) number: usize,
-    pub(crate) station: Arc<Station>,
+    pub(crate) station: Arc<StationSettings>,
     /// The URI with which a call added it.
     pub(crate) added: Option<Arc<Uri>>,
     /// The properties that it shows; those of the station that it plays, if it plays one.

@@ -8,7 +8,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::{CodecInfo, SampleSpec};
 use aulos_engine::encode::CodecConfig;
 use aulos_proto::uri::percent_encode_url;
@@ -185,7 +185,7 @@ fn mount_of(station: &str) -> String {
 }
 
 /// The codec of a mount that is the path of a station with the extension of a container.
-fn codec_of_mount(mount: &str, path: &str, station: &Station) -> Option<CodecConfig> {
+fn codec_of_mount(mount: &str, path: &str, station: &StationSettings) -> Option<CodecConfig> {
     let row = CodecInfo::of_extension(mount.strip_prefix(path)?.strip_prefix('.')?)?;
     let format = row.nearest_format(station.spec.format);
     let spec = SampleSpec { format, ..station.spec };

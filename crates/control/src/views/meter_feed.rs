@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::Db;
 use serde_json::json;
 
@@ -64,7 +64,11 @@ mod flag {
 
 impl MeterSnapshot {
     /// The meters of these stations. `tick` counts the snapshots, `at` is the time since the start.
-    pub(crate) fn new(tick: u64, at: Duration, stations: &[(Arc<Station>, StationReport)]) -> Self {
+    pub(crate) fn new(
+        tick: u64,
+        at: Duration,
+        stations: &[(Arc<StationSettings>, StationReport)],
+    ) -> Self {
         let readings = stations.iter().map(|(station, status)| MeterReading::new(station, status));
         let at_us = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         Self { tick, at_us, readings: readings.collect() }
@@ -72,7 +76,7 @@ impl MeterSnapshot {
 }
 
 impl MeterReading {
-    fn new(station: &Station, status: &StationReport) -> Self {
+    fn new(station: &StationSettings, status: &StationReport) -> Self {
         let Loudness { momentary, short_term, integrated, range, .. } = status.machine.loudness;
         let all = &status.machine.loudness;
         let input = status.machine.active.and_then(|index| status.inputs().get(index));

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -72,7 +72,7 @@ impl Views<'_> {
     /// Levels and loudness of every station, for meters.
     #[must_use]
     pub fn levels(self) -> Value {
-        let one = |(station, status): &(Arc<Station>, StationReport)| {
+        let one = |(station, status): &(Arc<StationSettings>, StationReport)| {
             let active = status.machine.active.and_then(|index| station.sources.get(index));
             let normalizer = status.machine.normalizer.as_ref();
             let sources = status.inputs().iter();
@@ -209,7 +209,7 @@ impl Views<'_> {
         own.chain(self.0.backend.counters()).collect()
     }
 
-    fn statuses(self) -> Vec<(Arc<Station>, StationReport)> {
+    fn statuses(self) -> Vec<(Arc<StationSettings>, StationReport)> {
         let subjects = self.0.lock();
         let stations = subjects.stations.slots();
         let status = |number| self.0.backend.status(number);

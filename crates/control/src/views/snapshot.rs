@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::Db;
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub struct ServerSnapshot {
 #[derive(Clone, Debug)]
 pub struct StationSnapshot {
     /// Its configuration.
-    pub station: Arc<Station>,
+    pub station: Arc<StationSettings>,
     /// Its status.
     pub status: StationReport,
     /// Connected clients that play it.
@@ -94,14 +94,14 @@ impl StationSnapshot {
 }
 
 /// Without a sound of its own, the last resort is silence.
-fn plays_last_resort(station: &Station, status: &StationReport) -> bool {
+fn plays_last_resort(station: &StationSettings, status: &StationReport) -> bool {
     status.is_on_last_resort() && station.last_resort.is_some()
 }
 
 /// Why the server is not ready to serve clients: a reason for each station whose clock stands
 /// still. With `strict`, also for what the fallback covers.
 pub(super) fn unready_reasons(
-    stations: &[(Arc<Station>, StationReport, Option<Duration>)],
+    stations: &[(Arc<StationSettings>, StationReport, Option<Duration>)],
     strict: bool,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -120,7 +120,7 @@ pub(super) fn unready_reasons(
     reasons
 }
 
-fn strict_reasons(station: &Station, status: &StationReport, reasons: &mut Vec<String>) {
+fn strict_reasons(station: &StationSettings, status: &StationReport, reasons: &mut Vec<String>) {
     let name = &station.name;
     if plays_last_resort(station, status) {
         reasons.push(format!("station `{name}` plays its last resort"));

@@ -1,6 +1,6 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::Span;
 use aulos_engine::encode::Mp3FrameShape;
 use aulos_io::mp3;
@@ -283,7 +283,7 @@ fn station<'a>(
 }
 
 /// The MP3 stream of a station; `None` where its spec is none of MP3.
-fn mp3_json(station: &Station) -> Option<Value> {
+fn mp3_json(station: &StationSettings) -> Option<Value> {
     let shape = Mp3FrameShape::new(station.spec, station.mp3).ok()?;
     Some(json!({ "kbps": shape.kbps, "encoder": mp3::encoder_name(station.mp3) }))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use aulos_config::{SourceConfig, Station};
+use aulos_config::{SourceConfig, StationSettings};
 use aulos_control::backend::{
     Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, BackgroundTask,
     ProgrammeEvent,
@@ -81,7 +81,7 @@ impl StationAnnouncements {
         &mut self,
         announcement: &Announcement,
         overlay: Option<u64>,
-        station: &Station,
+        station: &StationSettings,
         handle: &mut StationHandle,
         threads: &mut SoundThreads<'_>,
     ) -> Result<(), String> {

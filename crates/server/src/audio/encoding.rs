@@ -4,7 +4,7 @@
 
 use std::io;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::{Codec, Frames, HEADROOM, SampleFormat, Span};
 use aulos_engine::encode::Encoder;
 use aulos_engine::fanout::{Demand, TimedChunk};
@@ -28,7 +28,7 @@ pub(super) struct EncodingHandles {
 }
 
 impl EncodingHandles {
-    pub(super) fn new(config: &Station, name: &str, reactors: usize) -> io::Result<Self> {
+    pub(super) fn new(config: &StationSettings, name: &str, reactors: usize) -> io::Result<Self> {
         let chunk = Span::from_millis(i64::from(config.chunk_ms));
         let quantum = config.spec.rate.frames(chunk);
         let encoder =

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_config::{
     Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, ResolvedConfig,
-    RtpOutputSettings, Station,
+    RtpOutputSettings, StationSettings,
 };
 use aulos_control::backend::{
     Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit, Greeting,
@@ -260,7 +260,7 @@ impl AudioBackend for Audio {
         });
     }
 
-    fn add_station(&self, station: &Station) -> io::Result<usize> {
+    fn add_station(&self, station: &StationSettings) -> io::Result<usize> {
         self.with(|inner| {
             let number = stations::start(station, inner)?;
             links::connect_all(inner);
@@ -268,7 +268,7 @@ impl AudioBackend for Audio {
         })
     }
 
-    fn replace_station(&self, number: usize, station: &Station) -> io::Result<()> {
+    fn replace_station(&self, number: usize, station: &StationSettings) -> io::Result<()> {
         self.with(|inner| {
             stations::replace(number, station, inner)?;
             renditions::rebuild(inner, number);

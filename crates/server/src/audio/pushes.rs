@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aulos_config::{PushSettings, Station};
+use aulos_config::{PushSettings, StationSettings};
 use aulos_io::reactor::ListenerOptions;
 use aulos_proto::icecast::StreamMetadata;
 
@@ -12,7 +12,7 @@ use super::state::{AudioState, take_matching};
 use crate::push::{OpenedPush, PushHandles};
 
 /// Starts every push of a station.
-pub(super) fn start(station: &Station, inner: &mut AudioState) -> Vec<RunningPush> {
+pub(super) fn start(station: &StationSettings, inner: &mut AudioState) -> Vec<RunningPush> {
     station.pushes.iter().map(|push| start_push(push, station, inner)).collect()
 }
 
@@ -69,7 +69,11 @@ pub(super) fn show_title(pushes: &[RunningPush], title: &Arc<str>) {
     }
 }
 
-fn start_push(push: &PushSettings, station: &Station, inner: &mut AudioState) -> RunningPush {
+fn start_push(
+    push: &PushSettings,
+    station: &StationSettings,
+    inner: &mut AudioState,
+) -> RunningPush {
     let PushHandles { opened, status: watch, titles, task } =
         inner.pusher.start(push, stream_info(push, station), inner.seeds.next_u64());
     inner.background_tasks.push(task);
@@ -77,7 +81,7 @@ fn start_push(push: &PushSettings, station: &Station, inner: &mut AudioState) ->
 }
 
 /// The stream description that is sent to the server.
-fn stream_info(push: &PushSettings, station: &Station) -> StreamMetadata {
+fn stream_info(push: &PushSettings, station: &StationSettings) -> StreamMetadata {
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     let mut audio_info = format!("ice-samplerate={rate};ice-channels={channels}");
     if let Some(bitrate) = push.codec.bitrate(station.spec) {

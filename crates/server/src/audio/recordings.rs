@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use aulos_config::{RecorderSettings, Station};
+use aulos_config::{RecorderSettings, StationSettings};
 use aulos_control::backend::{RecordingEventKind, StationRecorderEvent};
 use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{
@@ -256,7 +256,7 @@ impl CompletionObserver for UploadObserver {
 /// Adds a record tap to a station; none while it has no free slot.
 fn open_tap(
     handle: &mut StationHandle,
-    config: &Station,
+    config: &StationSettings,
     source: Option<usize>,
 ) -> Option<RecordTapReader> {
     let side = source.map_or(TapPoint::Output, TapPoint::Input);

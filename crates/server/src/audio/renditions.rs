@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::{ChannelMap, Codec, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::encode::CodecConfig;
 use aulos_engine::output_bus::BusOutput;
@@ -224,7 +224,7 @@ pub(super) fn listen(
 }
 
 /// The station's configuration with another codec, in the nearest sample format of that codec.
-fn station_in_codec(config: &Station, codec: CodecConfig) -> Station {
+fn station_in_codec(config: &StationSettings, codec: CodecConfig) -> StationSettings {
     let info = codec.codec().info();
     let format = match (info.container, info.nearest_format(config.spec.format)) {
         // On Snapcast's wire, 24-bit samples occupy 4 bytes, in a file 3.
@@ -232,7 +232,7 @@ fn station_in_codec(config: &Station, codec: CodecConfig) -> Station {
         (_, nearest) => nearest,
     };
     let spec = SampleSpec { format, ..config.spec };
-    Station { codec, spec, ..config.clone() }
+    StationSettings { codec, spec, ..config.clone() }
 }
 
 /// Counters for the status; their names are stable.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use aulos_config::{Endpoint, Station};
+use aulos_config::{Endpoint, StationSettings};
 use aulos_control::backend::{BackgroundTask, ProgrammeEvent};
 use aulos_core::{Instant, Rng};
 use aulos_engine::station::StationHandle;
@@ -73,7 +73,7 @@ impl AudioState {
 /// A running station: its configuration and the handles to its parts.
 #[derive(Debug)]
 pub(super) struct RunningStation {
-    pub(super) config: Station,
+    pub(super) config: StationSettings,
     pub(super) handle: StationHandle,
     /// What the reactors serve.
     pub(super) channel: StationDescriptor,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use aulos_config::{ProcessingSettings, Station};
+use aulos_config::{ProcessingSettings, StationSettings};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station;
 use aulos_engine::station::StationHandle;
@@ -17,7 +17,7 @@ use crate::audio::sources;
 use crate::audio::sources::nats;
 
 /// Starts a station and returns its number: a free one or a new one.
-pub(super) fn start(config: &Station, inner: &mut AudioState) -> io::Result<usize> {
+pub(super) fn start(config: &StationSettings, inner: &mut AudioState) -> io::Result<usize> {
     let (number, running) = run(config, None, inner)?;
     if let Some(slot) = inner.stations.get_mut(number) {
         *slot = Some(running);
@@ -27,7 +27,11 @@ pub(super) fn start(config: &Station, inner: &mut AudioState) -> io::Result<usiz
 }
 
 /// Starts a station under the number of another one, which ends.
-pub(super) fn replace(number: usize, config: &Station, inner: &mut AudioState) -> io::Result<()> {
+pub(super) fn replace(
+    number: usize,
+    config: &StationSettings,
+    inner: &mut AudioState,
+) -> io::Result<()> {
     let (_, mut running) = run(config, Some(number), inner)?;
     if let Some(old) = inner.stations.get(number).and_then(Option::as_ref) {
         running.title = Arc::clone(&old.title);
@@ -50,7 +54,7 @@ pub(super) fn end(old: RunningStation, inner: &mut AudioState) {
 
 /// Opens the sources, builds the station, registers it with the reactors and hands it to a worker.
 fn run(
-    config: &Station,
+    config: &StationSettings,
     number: Option<usize>,
     inner: &mut AudioState,
 ) -> io::Result<(usize, RunningStation)> {
@@ -70,7 +74,7 @@ fn run(
     let publication = publication.transpose()?;
     let now = SystemClock::now();
     let number = register_stream(number, &channel, taps, inner);
-    let Station { switch, crossfade, .. } = *config;
+    let StationSettings { switch, crossfade, .. } = *config;
     let station_config = station::StationConfig { quantum, switch, crossfade };
     let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_control::markup::escape_markup;
 use aulos_core::{CODECS, SampleSpec};
 use aulos_proto::uri::percent_encode_url;
 
 /// The page, without scripts and styles.
-pub(super) fn page(stations: &[Arc<Station>]) -> String {
+pub(super) fn page(stations: &[Arc<StationSettings>]) -> String {
     let mut out = HEAD.to_owned();
     for station in stations {
-        let Station { name, codec, spec, .. } = &**station;
+        let StationSettings { name, codec, spec, .. } = &**station;
         // Writing to a string cannot fail.
         write!(out, "<li>{}, {codec} {spec}:", escape_markup(name)).ok();
         let target = escape_markup(&percent_encode_url(name));

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{Endpoint, Station};
+use aulos_config::{Endpoint, StationSettings};
 use aulos_control::backend::{AudioBackend, ListenSink};
 use aulos_control::{Control, count, mounts};
 use aulos_core::{Backoff, Span};
@@ -95,7 +95,7 @@ pub(crate) async fn serve(
 
 /// The addresses to open, each behind that of its mounts. Shoutcast programs send their stream to
 /// the port after the configured one.
-fn addresses(stations: &[Arc<Station>]) -> Vec<(Endpoint, Endpoint)> {
+fn addresses(stations: &[Arc<StationSettings>]) -> Vec<(Endpoint, Endpoint)> {
     let all = || mounts(stations).map(|(_, mount)| mount);
     let own = all().map(|mount| (mount.address.clone(), mount.address.clone()));
     let next = all().filter(|mount| mount.shoutcast && mount.address.port != 0).map(|mount| {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-use aulos_config::{ConfigFile, Environment, Station};
+use aulos_config::{ConfigFile, Environment, StationSettings};
 use aulos_control::backend::{
     ConnectionHealth, InputHealth, InputState, Loudness, PushState, RadioState,
     RtpDestinationStatus, RtpSourceStatus, SourceState, StationReport, StationStatus,
@@ -50,7 +50,7 @@ fn subject(metric: &Metric) -> usize {
 }
 
 /// A station's configuration with one of everything.
-fn station(name: &str) -> Station {
+fn station(name: &str) -> StationSettings {
     let text = format!(
         "[[station]]\nname = \"{name}\"\nnormalize = \"r128\"\n\
          sources = [\"tone://?hz=440\", \"rtp://127.0.0.1:5006?payload=opus\"]\n\
@@ -62,7 +62,7 @@ fn station(name: &str) -> Station {
     config.unwrap().stations.remove(0)
 }
 
-fn snapshot(station: Station) -> StationSnapshot {
+fn snapshot(station: StationSettings) -> StationSnapshot {
     let loudness = Loudness {
         measured: Span::from_secs(10),
         momentary: None,
@@ -198,7 +198,7 @@ fn every_counter_of_the_status_has_a_metric_or_is_counted_per_station() {
 fn the_number_of_series_is_bounded() {
     let one = station("a");
     let stations: Vec<_> = (0..100)
-        .map(|number| snapshot(Station { name: format!("s{number}"), ..one.clone() }))
+        .map(|number| snapshot(StationSettings { name: format!("s{number}"), ..one.clone() }))
         .collect();
     let (sources, recorders) = (one.sources.len(), one.records.len());
     assert!(sources == 2 && one.pushes.len() == 1 && one.rtp.len() == 1 && recorders == 1);

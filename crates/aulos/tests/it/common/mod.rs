@@ -21,7 +21,7 @@ use std::time::Duration;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_config::{
     Endpoint, Environment, Mount, ProcessingSettings, PushSettings, RecorderSettings,
-    ResolvedConfig, RtpOutputSettings, Station,
+    ResolvedConfig, RtpOutputSettings, StationSettings,
 };
 use aulos_control::backend::{
     Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
@@ -93,7 +93,7 @@ impl AudioBackend for FakeBackend {
         }
     }
 
-    fn add_station(&self, _: &Station) -> std::io::Result<usize> {
+    fn add_station(&self, _: &StationSettings) -> std::io::Result<usize> {
         let mut numbers = self.added.lock().unwrap();
         // The configuration has two.
         let free = (2..).find(|number| !numbers.contains(number)).unwrap();
@@ -114,7 +114,7 @@ impl AudioBackend for FakeBackend {
         switches.into_iter().map(|(number, to)| ProgrammeEvent::Switched(number, to)).collect()
     }
 
-    fn replace_station(&self, number: usize, _: &Station) -> std::io::Result<()> {
+    fn replace_station(&self, number: usize, _: &StationSettings) -> std::io::Result<()> {
         self.replaced.lock().unwrap().push(number);
         Ok(())
     }

@@ -12,12 +12,12 @@ use crate::names::Endpoint;
 use crate::problem::Problems;
 use crate::settings::ListenEndpoints;
 use crate::source::LocalPath;
-use crate::station::Station;
+use crate::station::StationSettings;
 
 /// Reports FIFOs and TCP ports that two sources, or a source and another listener, would open.
 pub(crate) fn check(
     config: &Config,
-    all: &[Station],
+    all: &[StationSettings],
     listen: &ListenEndpoints,
     problems: &Problems,
 ) {
@@ -63,7 +63,10 @@ pub(crate) fn check(
 type OccupiedPorts<'a> = HashMap<u16, Vec<(&'a Endpoint, String)>>;
 
 /// The ports of the server itself and of mounts, which are checked against each other elsewhere.
-fn occupied_ports<'a>(all: &'a [Station], listen: &'a ListenEndpoints) -> OccupiedPorts<'a> {
+fn occupied_ports<'a>(
+    all: &'a [StationSettings],
+    listen: &'a ListenEndpoints,
+) -> OccupiedPorts<'a> {
     let mut ports = OccupiedPorts::new();
     let ListenEndpoints { stream, control, http } = listen;
     for (key, address) in [("stream", stream), ("control", control), ("http", http)] {

@@ -3,10 +3,10 @@
 use crate::keys::hint_for;
 use crate::model::StationConfig;
 use crate::problem::Problems;
-use crate::station::Station;
+use crate::station::StationSettings;
 
 /// Reports unknown stations and loops.
-pub(crate) fn check(configs: &[StationConfig], all: &[Station], problems: &Problems) {
+pub(crate) fn check(configs: &[StationConfig], all: &[StationSettings], problems: &Problems) {
     for (config, station) in configs.iter().zip(all) {
         for source in &station.sources {
             let Some(name) = source.config.station() else { continue };
@@ -29,11 +29,11 @@ pub(crate) fn check(configs: &[StationConfig], all: &[Station], problems: &Probl
 
 /// The path by which `from` plays `to`, if there is one: "`a`, which plays `b`".
 pub fn meta_loop<'a>(
-    stations: impl IntoIterator<Item = &'a Station>,
+    stations: impl IntoIterator<Item = &'a StationSettings>,
     from: &str,
     to: &str,
 ) -> Option<String> {
-    let stations: Vec<&Station> = stations.into_iter().collect();
+    let stations: Vec<&StationSettings> = stations.into_iter().collect();
     // Each station is visited once, so the search ends in loops too.
     let mut seen: Vec<&str> = vec![];
     let mut paths = vec![(from, format!("`{from}`"))];

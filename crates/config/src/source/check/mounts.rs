@@ -6,14 +6,14 @@ use crate::model::Config;
 use crate::names::{Endpoint, endpoint};
 use crate::problem::{ConfigLocation, Problems};
 use crate::source::icecast::MOUNT_SECRET_HINT;
-use crate::station::Station;
+use crate::station::StationSettings;
 
 /// The message for a mount that is open to the network.
 pub const OPEN_MOUNT_HINT: &str =
     "without a password only this machine may push: icecast://127.0.0.1";
 
 /// Reports invalid mounts.
-pub(crate) fn check(config: &Config, all: &[Station], problems: &Problems) {
+pub(crate) fn check(config: &Config, all: &[StationSettings], problems: &Problems) {
     let mut seen: HashMap<(Endpoint, String), String> = HashMap::new();
     for (config, station) in config.station.iter().zip(all) {
         for entry in &config.sources {

@@ -7,10 +7,15 @@ use crate::problem::Problems;
 use crate::security::secrets::{RedactedDebug, SecretConfig};
 use crate::security::users::SecretDigest;
 use crate::source::{PasswordSlot, schemes_with};
-use crate::station::Station;
+use crate::station::StationSettings;
 
 /// Sets the password of every source.
-pub(crate) fn set(config: &Config, all: &mut [Station], env: &Environment, problems: &Problems) {
+pub(crate) fn set(
+    config: &Config,
+    all: &mut [StationSettings],
+    env: &Environment,
+    problems: &Problems,
+) {
     for (config, station) in config.station.iter().zip(all) {
         for entry in &config.sources {
             let mut sources = station.sources.iter_mut();

@@ -1,6 +1,6 @@
 //! Events of a failing station, in virtual time.
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_core::Instant;
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::backend::{InputChange, Loudness, StationReport, StationState, Station
 
 struct World {
     watch: StationWatch,
-    station: Station,
+    station: StationSettings,
     now: Instant,
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use aulos_config::{RtpOutputSettings, Station};
+use aulos_config::{RtpOutputSettings, StationSettings};
 use aulos_core::{Backoff, Codec, Frames, HEADROOM, SampleRate, Span};
 use aulos_dsp::g711::G711Law;
 use aulos_engine::encode::{self, Encoder, OpusPacketEncoder, RtpPayloadCodec, RtpPayloadEncoder};
@@ -28,7 +28,10 @@ use crate::audio::state::{AudioState, RunningStation, take_matching};
 use crate::relay::wall_clock;
 
 /// The outputs of a new station; [`open_outputs`] opens them.
-pub(in crate::audio) fn start(station: &Station, inner: &mut AudioState) -> Vec<StationRtpOutput> {
+pub(in crate::audio) fn start(
+    station: &StationSettings,
+    inner: &mut AudioState,
+) -> Vec<StationRtpOutput> {
     station.rtp.iter().map(|config| StationRtpOutput::new(config, inner)).collect()
 }
 
@@ -168,7 +171,7 @@ impl StationRtpOutput {
 
     /// The description (SDP) of AES67, except for the reference clock: this server does not follow
     /// PTP.
-    fn describe(&self, station: &Station, from: SocketAddr) -> String {
+    fn describe(&self, station: &StationSettings, from: SocketAddr) -> String {
         let config = &self.config;
         let group = config.dest.ip().is_multicast();
         let ttl = (group && config.dest.is_ipv4()).then_some(config.ttl);
@@ -217,7 +220,7 @@ impl StationRtpOutput {
 /// The encoder of an output, and the largest payload of one chunk in bytes.
 fn encoder(
     config: &RtpOutputSettings,
-    station: &Station,
+    station: &StationSettings,
 ) -> Result<(Box<dyn Encoder>, usize), String> {
     let spec = station.spec;
     let quantum = spec.rate.frames(Span::from_millis(i64::from(station.chunk_ms)));

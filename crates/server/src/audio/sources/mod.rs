@@ -17,7 +17,7 @@ use std::io;
 use std::path::Path;
 
 use aulos_config::source::{GeneratedSource, PlayedFile};
-use aulos_config::{SourceConfig, Station};
+use aulos_config::{SourceConfig, StationSettings};
 use aulos_core::{Block, Frames, SampleSpec, Span};
 use aulos_engine::generate::{LoopSource, MAX_LOOP_SAMPLES};
 use aulos_engine::input::{Input, InputConfig};
@@ -34,7 +34,7 @@ use crate::audio::state::AudioState;
 /// Opens a source. If it cannot be opened now, it is retried, and its state holds the error.
 pub(super) fn open(
     source: &aulos_config::StationSource,
-    station: &Station,
+    station: &StationSettings,
     (quantum, channel): (Frames, &StationDescriptor),
     inner: &mut AudioState,
 ) -> io::Result<(Input, Box<dyn SourceMonitor>)> {
@@ -69,7 +69,7 @@ pub(super) fn open(
 /// Opens the last resort. A file is decoded completely and kept in memory.
 pub(super) fn last_resort(
     config: &SourceConfig,
-    station: &Station,
+    station: &StationSettings,
     quantum: Frames,
 ) -> io::Result<Input> {
     let sound: Box<dyn Source> = match config {

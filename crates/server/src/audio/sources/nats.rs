@@ -2,7 +2,7 @@
 
 use std::io;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_config::source::NatsSource;
 use aulos_core::Span;
 use aulos_engine::fanout::TimedChunk;
@@ -42,7 +42,7 @@ pub(crate) fn open(
     expect(clippy::needless_pass_by_ref_mut, reason = "without NATS nothing is started")
 )]
 pub(crate) fn publish(
-    config: &Station,
+    config: &StationSettings,
     channel: &StationDescriptor,
     chunks: Consumer<TimedChunk>,
     inner: &mut AudioState,
