@@ -288,7 +288,7 @@ fn mp3_has_one_setting_for_a_station_and_is_refused_where_it_is_not_possible() {
         let resolved =
             load_text(&push(keys, format), &[]).unwrap_or_else(|error| panic!("{error}"));
         let station = &resolved.stations[0];
-        let (push, record) = (station.pushes[0].codec, station.records[0].format);
+        let (push, record) = (station.pushes[0].codec, station.records[0].recording.format);
         assert_eq!([station.mp3.to_string(), push.to_string(), record.to_string()], expected);
     }
     let mut wrong = String::new();

@@ -1,6 +1,5 @@
 //! `record` of a station: recorders, their file formats and retention.
 
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use aulos_core::{SampleFormat, Span};
@@ -13,7 +12,7 @@ use aulos_files::record::format::{
 };
 use aulos_files::record::{
     DEFAULT_PATTERN, Durability, FileNamePattern, MAX_RECORDER_NAME_BYTES, MIN_SYNC_INTERVAL,
-    RetentionRules, SyncPolicy,
+    RecordingConfig, RetentionRules, SyncPolicy,
 };
 
 use crate::env::Environment;
@@ -99,22 +98,10 @@ impl ConfigRead for SyncPolicy {
 /// A recorder of a station.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderSettings {
-    /// Its name, unique in the server.
-    pub name: String,
     /// The index of the recorded source; none is the station's output.
     pub source: Option<usize>,
-    /// The folder.
-    pub dir: PathBuf,
-    /// The pattern of file names.
-    pub pattern: FileNamePattern,
-    /// The file format.
-    pub format: FileFormat,
-    /// Pre-roll and rotation.
-    pub recorder: RecorderConfig,
-    /// When files are deleted.
-    pub retention: RetentionRules,
-    /// When files are synced to disk.
-    pub durability: Durability,
+    /// The recorder and its files; its name is unique in the server.
+    pub recording: RecordingConfig,
     /// Whether recording starts at once.
     pub start: bool,
     /// Where complete files are uploaded.
@@ -125,9 +112,9 @@ impl RecorderSettings {
     /// Whether a running recorder can continue as `other`: only the rules for its files differ.
     #[must_use]
     pub fn is_continued_by(&self, other: &Self) -> bool {
-        let recorder = RecorderConfig { rotation: other.recorder.rotation, ..self.recorder };
-        let rules =
-            Self { recorder, retention: other.retention, start: other.start, ..self.clone() };
+        let mut rules = Self { start: other.start, ..self.clone() };
+        rules.recording.recorder.rotation = other.recording.recorder.rotation;
+        rules.recording.retention = other.recording.retention;
         rules == *other
     }
 }
@@ -147,11 +134,12 @@ pub(crate) fn resolve(
     let mut all = Vec::new();
     for config in configs {
         let Some(record) = resolve_one(config, station, env, problems) else { continue };
-        if seen.contains(&record.name) {
-            let name = ConfigValue { value: record.name.clone(), at: config.at };
+        let name = &record.recording.name;
+        if seen.contains(name) {
+            let name = ConfigValue { value: name.clone(), at: config.at };
             report_duplicate("recorder", &name, problems);
         }
-        seen.push(record.name.clone());
+        seen.push(name.clone());
         all.push(record);
     }
     all
@@ -189,10 +177,9 @@ fn resolve_one(
     let durability = Durability { sync: sync(config, problems), ..Durability::default() };
     let upload = config.upload.as_ref();
     let upload = upload.and_then(|it| upload::resolve(it, &station.name, env, problems));
-    Some(RecorderSettings {
+    let recording = RecordingConfig {
         name: name.value,
-        source: source.flatten(),
-        dir: dir?,
+        folder: dir?,
         pattern: pattern?,
         format,
         recorder,
@@ -203,9 +190,9 @@ fn resolve_one(
             keep_free: config.keep_free,
         },
         durability,
-        start: config.start,
-        upload,
-    })
+        keep_sidecar: true,
+    };
+    Some(RecorderSettings { source: source.flatten(), recording, start: config.start, upload })
 }
 
 fn source(

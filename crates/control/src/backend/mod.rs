@@ -60,8 +60,8 @@ pub use relay::{RelayChanges, RelayControl};
 pub(crate) use session::test_events;
 pub use session::{CommandQueueFull, KickReason, SessionCommand};
 pub use status::{
-    DjInfo, DjStatus, Latency, PassStatus, ProgrammeEvent, RtpDestinationStatus, RtpSourceStatus,
-    SourceState, StationPosition, StationReport, StationState,
+    DjInfo, DjStatus, Latency, PassStatus, ProgrammeEvent, RtpDestinationStatus, SourceState,
+    StationPosition, StationReport, StationState,
 };
 pub use upload::{UploadEvent, UploadPhase, UploadState};
 

@@ -11,46 +11,12 @@ use super::{UploadEvent, UploadState};
 /// State of a recorder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecorderState {
-    /// State of the recorder machine; `None` while its folder is unavailable.
-    pub state: Option<RecordingState>,
-    /// The segment that is being written.
-    pub segment: Option<SegmentStatus>,
-    /// Number of complete files.
-    pub segments: u64,
-    /// Frames written to files, including silence.
-    pub frames: Frames,
-    /// Bytes written to files.
-    pub bytes: u64,
-    /// Lost frames: the disk was too slow, the machine stood still, or the source sent nothing.
-    pub lost: Frames,
-    /// Frames in the ring.
-    pub waiting: Frames,
-    /// Files deleted by the retention rules.
-    pub deleted: u64,
-    /// The current failure, with a remedy.
-    pub trouble: Option<String>,
-    /// Free bytes of the disk, if known.
-    pub free: Option<u64>,
+    /// Its status; that of a new one while its folder is unavailable.
+    pub status: RecorderStatus,
+    /// Why its folder is unavailable.
+    pub unavailable: Option<String>,
     /// State of its uploads, if configured.
     pub upload: Option<UploadState>,
-}
-
-impl From<RecorderStatus> for RecorderState {
-    fn from(status: RecorderStatus) -> Self {
-        Self {
-            state: Some(status.state),
-            segment: status.segment,
-            segments: status.segments,
-            frames: status.frames,
-            bytes: status.bytes,
-            lost: status.lost,
-            waiting: status.buffered,
-            deleted: status.deleted,
-            trouble: status.fault.as_ref().map(fault_text),
-            free: status.free_bytes,
-            upload: None,
-        }
-    }
 }
 
 /// A fault, with what a configuration can do about it.
@@ -64,14 +30,31 @@ pub(crate) fn fault_text(fault: &RecorderFault) -> String {
 }
 
 impl RecorderState {
+    /// State of the recorder machine; `None` while its folder is unavailable.
+    #[must_use]
+    pub fn machine(&self) -> Option<RecordingState> {
+        self.unavailable.is_none().then_some(self.status.state)
+    }
+
+    /// The current failure, with a remedy.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.unavailable.clone().or_else(|| self.status.fault.as_ref().map(fault_text))
+    }
+
     /// The state without figures that change continuously.
     #[must_use]
     pub fn at_rest(self) -> Self {
-        let segment =
-            self.segment.map(|segment| SegmentStatus { frames: Frames::ZERO, bytes: 0, ..segment });
-        let upload = self.upload.map(UploadState::without_live_figures);
-        let (frames, waiting) = (Frames::ZERO, Frames::ZERO);
-        Self { segment, upload, frames, waiting, bytes: 0, free: None, ..self }
+        let segment = self.status.segment;
+        let status = RecorderStatus {
+            segment: segment.map(|one| SegmentStatus { frames: Frames::ZERO, bytes: 0, ..one }),
+            frames: Frames::ZERO,
+            buffered: Frames::ZERO,
+            bytes: 0,
+            free_bytes: None,
+            ..self.status
+        };
+        Self { status, upload: self.upload.map(UploadState::without_live_figures), ..self }
     }
 }
 

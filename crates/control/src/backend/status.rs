@@ -45,7 +45,7 @@ pub struct StationReport {
     /// Live input state, for those of `StationSettings::sources` that are mounts for DJs.
     pub live_inputs: Vec<Option<DjStatus>>,
     /// RTP state, for those of `StationSettings::sources` that arrive over RTP.
-    pub rtp_inputs: Vec<Option<RtpSourceStatus>>,
+    pub rtp_inputs: Vec<Option<RtpInputStatus>>,
     /// Whether chunks are passed, for those of `StationSettings::sources` that are to pass them.
     pub passes: Vec<Option<PassStatus>>,
     /// Which part this server has in the publication of the station; `None` if it is not published.
@@ -88,10 +88,6 @@ pub enum PassStatus {
     /// The station encodes, for this reason.
     Encoded(String),
 }
-
-/// Status of an RTP source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RtpSourceStatus(pub RtpInputStatus);
 
 /// Status of an RTP output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,11 +162,11 @@ impl StationReport {
             ..push
         });
         let pushes = pushes.collect();
-        let rest = |one: Option<RtpSourceStatus>| {
-            one.map(|RtpSourceStatus(state)| {
+        let rest = |one: Option<RtpInputStatus>| {
+            one.map(|status| {
                 let mut rest = RtpInputStatus::default();
-                (rest.from, rest.ssrc) = (state.from, state.ssrc);
-                RtpSourceStatus(rest)
+                (rest.from, rest.ssrc) = (status.from, status.ssrc);
+                rest
             })
         };
         let rtp_inputs = self.rtp_inputs.into_iter().map(rest).collect();

@@ -115,7 +115,7 @@ fn sample(station: &StationSettings, status: &StationReport) -> Option<HistoryRe
     let gain = status.machine.normalizer.as_ref().filter(|normalizer| !normalizer.bypassed);
     let ceiling = station.sound.ceiling().get() + CEILING_TOLERANCE_DB;
     let is_recording =
-        station.records.iter().zip(&status.recorders).any(|(_, one)| one.segment.is_some());
+        station.records.iter().zip(&status.recorders).any(|(_, one)| one.status.segment.is_some());
     let flags = HistoryFlags::default()
         .with(HistoryFlags::FALLBACK, is_on_fallback(status))
         .with(HistoryFlags::LAST_RESORT, is_on_last_resort(status))

@@ -135,13 +135,13 @@ pub(crate) fn selected_recorders(
         all.extend(
             records
                 .filter(|(_, record)| {
-                    contains(&stations, station) && contains(&recorders, &record.name)
+                    contains(&stations, station) && contains(&recorders, &record.recording.name)
                 })
                 .map(|(index, record)| SelectedRecorder {
                     number,
                     index,
                     station: station.clone(),
-                    name: record.name.clone(),
+                    name: record.recording.name.clone(),
                     rate: spec.rate,
                 }),
         );

@@ -32,16 +32,17 @@ fn recorder_json(
     state: &RecorderState,
 ) -> Value {
     let source = record.source.and_then(|index| station.sources.get(index));
-    let rate = state.segment.as_ref().map_or(station.spec.rate, |segment| segment.rate);
+    let status = &state.status;
+    let rate = status.segment.as_ref().map_or(station.spec.rate, |segment| segment.rate);
     let seconds = |frames: Frames| (rate.span(frames).as_millis() / 100) as f64 / 10.0;
-    let since = match state.state {
+    let since = match state.machine() {
         Some(RecordingState::Recording { since } | RecordingState::Paused { since, .. }) => {
             Some(since.0)
         }
         Some(RecordingState::Waiting { start }) => start.map(|start| start.0),
         Some(RecordingState::Idle) | None => None,
     };
-    let file = state.segment.as_ref().map(|segment| {
+    let file = status.segment.as_ref().map(|segment| {
         json!({
             "path": path(&segment.path),
             "number": segment.number,
@@ -52,22 +53,22 @@ fn recorder_json(
         })
     });
     json!({
-        "name": record.name,
+        "name": record.recording.name,
         "station": station.name,
         "source": source.map(|source| &source.name),
-        "dir": path(&record.dir),
-        "format": record.format.to_string(),
-        "state": state_name(state.state),
+        "dir": path(&record.recording.folder),
+        "format": record.recording.format.to_string(),
+        "state": state_name(state.machine()),
         "since_frame": since,
         "file": file,
-        "files": state.segments,
-        "seconds": seconds(state.frames),
-        "bytes": state.bytes,
-        "lost_s": seconds(state.lost),
-        "waiting_s": seconds(state.waiting),
-        "deleted": state.deleted,
-        "free_bytes": state.free,
-        "trouble": state.trouble,
+        "files": status.segments,
+        "seconds": seconds(status.frames),
+        "bytes": status.bytes,
+        "lost_s": seconds(status.lost),
+        "waiting_s": seconds(status.buffered),
+        "deleted": status.deleted,
+        "free_bytes": status.free_bytes,
+        "trouble": state.trouble(),
         "upload": state.upload.as_ref().map(upload_json),
     })
 }

@@ -2,13 +2,13 @@
 
 use aulos_config::RtpOutputSettings;
 use aulos_core::Span;
+use aulos_session::rtp::RtpInputStatus;
 use serde_json::{Value, json};
 
-use crate::backend::{RtpDestinationStatus, RtpSourceStatus};
+use crate::backend::RtpDestinationStatus;
 
 /// The status of an RTP source.
-pub(crate) fn source_json(status: &RtpSourceStatus) -> Value {
-    let RtpSourceStatus(state) = status;
+pub(crate) fn source_json(state: &RtpInputStatus) -> Value {
     let counts = &state.counts;
     json!({
         "from": state.from.map(|from| from.to_string()),

@@ -114,9 +114,10 @@ impl core::fmt::Display for CommandError {
 impl core::error::Error for CommandError {}
 
 /// State of a recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordingState {
     /// It keeps the pre-roll, and writes nothing.
+    #[default]
     Idle,
     /// As idle, until a scheduled frame or the first frame at all.
     Waiting {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use aulos_core::Span;
 use aulos_engine::recorder::{ClockZone, RecorderConfig};
@@ -11,7 +10,7 @@ use super::file_name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES}
 use super::format::FileFormat;
 
 /// Configuration of one recorder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RecordingConfig {
     /// Name in events, sidecars and file names; at most [`MAX_RECORDER_NAME_BYTES`] bytes. Two
     /// recorders of one folder need different names, or one deletes the files of the other.
@@ -30,8 +29,6 @@ pub struct RecordingConfig {
     pub durability: Durability,
     /// Whether the sidecar is kept when its file is complete. Without it nothing is ever deleted.
     pub keep_sidecar: bool,
-    /// Is notified of complete files.
-    pub observer: Option<Arc<dyn CompletionObserver>>,
 }
 
 /// Is notified of the complete files of a recorder, to upload them for example. Called by the
@@ -63,7 +60,6 @@ impl RecordingConfig {
             retention: RetentionRules::default(),
             durability: Durability::default(),
             keep_sidecar: true,
-            observer: None,
         })
     }
 }

@@ -191,6 +191,14 @@ pub struct RecorderFault {
     pub error: Arc<io::Error>,
 }
 
+impl PartialEq for RecorderFault {
+    /// Whether the same operation failed for the same reason.
+    fn eq(&self, other: &Self) -> bool {
+        let kind = |fault: &Self| fault.error.kind();
+        (self.operation, kind(self)) == (other.operation, kind(other)) && self.path == other.path
+    }
+}
+
 impl fmt::Display for RecorderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let action = match self.operation {
@@ -238,7 +246,7 @@ pub enum FileOperation {
 }
 
 /// Status of a recorder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecorderStatus {
     /// State of the recorder machine.
     pub state: RecordingState,

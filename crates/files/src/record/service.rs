@@ -19,7 +19,7 @@ use aulos_io::disk::Syncer;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
 
 use super::clock;
-use super::config::{RecordingConfig, RetentionRules};
+use super::config::{CompletionObserver, RecordingConfig, RetentionRules};
 use super::file_name::{InvalidPattern, MAX_RECORDER_NAME_BYTES};
 use super::finisher::{Finisher, FinisherTask};
 use super::format::{self, FileMetadata};
@@ -72,7 +72,7 @@ impl RecorderService {
         Ok((new, received))
     }
 
-    /// Adds a recorder of the sound in `tap`. It keeps its pre-roll and writes nothing before it
+    /// Adds a recorder of the sound in `tap`, whose complete files `observer` is notified of. It keeps its pre-roll and writes nothing before it
     /// gets a command. Files that a crash left in its folder are repaired in the background.
     ///
     /// # Errors
@@ -80,18 +80,19 @@ impl RecorderService {
     pub fn add(
         &mut self,
         config: RecordingConfig,
+        observer: Option<Arc<dyn CompletionObserver>>,
         tap: RecordTapReader,
     ) -> Result<RecorderHandle, RecorderError> {
         let folder = RecordingFolder::new(&config.folder)
             .and_then(|folder| Ok((folder.device()?, folder)))
             .map_err(|error| RecorderError::Folder { path: config.folder.clone(), error })?;
         let (device, folder) = folder;
-        self.add_to(config, tap, device, Arc::new(folder))
+        self.add_to((config, observer), tap, device, Arc::new(folder))
     }
 
     pub(super) fn add_to(
         &mut self,
-        config: RecordingConfig,
+        (config, observer): (RecordingConfig, Option<Arc<dyn CompletionObserver>>),
         tap: RecordTapReader,
         device: u64,
         store: Arc<dyn RecordingStore>,
@@ -103,7 +104,7 @@ impl RecorderService {
         format::make_file_encoder(config.format, &metadata, &mut Vec::new())
             .map_err(RecorderError::Format)?;
         let Some(finisher) = self.finisher.clone() else { return Err(RecorderError::Stopped) };
-        let shared = Arc::new(RecorderShared::new(&config, self.events.clone()));
+        let shared = Arc::new(RecorderShared::new(&config, observer, self.events.clone()));
         let repair = FinisherTask::Repair { store: store.clone(), shared: shared.clone() };
         // It blocks only while a thousand files wait to be completed.
         if finisher.send(repair).is_err() {

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aulos_core::{Frames, Instant};
-use aulos_engine::recorder::{CommandTime, RecordTapReader, Recorder, RecordingState};
+use aulos_core::Instant;
+use aulos_engine::recorder::{CommandTime, RecordTapReader, Recorder};
 use aulos_rt::channel::Sender;
 
 use super::clock;
@@ -34,26 +34,17 @@ pub(super) struct RecorderShared {
 }
 
 impl RecorderShared {
-    pub(super) fn new(config: &RecordingConfig, events: Sender<RecorderEvent>) -> Self {
-        let status = RecorderStatus {
-            state: RecordingState::Idle,
-            segment: None,
-            segments: 0,
-            frames: Frames::ZERO,
-            bytes: 0,
-            lost: Frames::ZERO,
-            buffered: Frames::ZERO,
-            deleted: 0,
-            events_lost: 0,
-            fault: None,
-            free_bytes: None,
-        };
+    pub(super) fn new(
+        config: &RecordingConfig,
+        observer: Option<Arc<dyn CompletionObserver>>,
+        events: Sender<RecorderEvent>,
+    ) -> Self {
         Self {
             name: Arc::from(&*config.name),
             keep_sidecar: config.keep_sidecar,
-            observer: config.observer.clone(),
+            observer,
             machine: Mutex::new(Recorder::new(config.recorder)),
-            status: Mutex::new(status),
+            status: Mutex::default(),
             replacement_tap: Mutex::new(None),
             marker_requests: Mutex::new(Vec::new()),
             retention: Mutex::new(config.retention),

@@ -43,8 +43,8 @@ pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[RecorderSe
         all.push(match kept {
             Some(mut kept) => {
                 if let RecorderSlot::Open(handle) = &kept.slot {
-                    handle.set_rotation(record.recorder.rotation);
-                    handle.set_retention(record.retention);
+                    handle.set_rotation(record.recording.recorder.rotation);
+                    handle.set_retention(record.recording.retention);
                 }
                 kept.config = record.clone();
                 kept
@@ -182,8 +182,9 @@ fn open_slot(record: &RecorderSettings, number: usize, inner: &mut AudioState) -
             RecorderSlot::Open(handle)
         }
         Err(error) => {
-            let trouble = format!("cannot record to {}: {error}", record.dir.display());
-            tracing::warn!(recorder = record.name, dir = %record.dir.display(), %error, "cannot record");
+            let RecordingConfig { folder, name, .. } = &record.recording;
+            let trouble = format!("cannot record to {}: {error}", folder.display());
+            tracing::warn!(recorder = name, dir = %folder.display(), %error, "cannot record");
             RecorderSlot::Unavailable { trouble, retry_at: SystemClock::now() + RETRY_INTERVAL }
         }
     }
@@ -200,9 +201,10 @@ fn open_recorder(
     let uploader = match &record.upload {
         None => None,
         Some(upload) => {
-            let upload_dir = record.dir.join(UPLOAD_DIR).join(&record.name);
+            let RecordingConfig { folder, name, .. } = &record.recording;
+            let upload_dir = folder.join(UPLOAD_DIR).join(name);
             let (uploader, task) =
-                Uploader::new(upload, &record.dir, &upload_dir).map_err(error_text)?;
+                Uploader::new(upload, folder, &upload_dir).map_err(error_text)?;
             inner.recorder_manager.upload_worker.spawn(task).map_err(error_text)?;
             Some(uploader)
         }
@@ -212,24 +214,16 @@ fn open_recorder(
     let tap_reader = open_tap(&mut running.handle, &running.config, record.source);
     let tap_reader =
         tap_reader.ok_or("the station has no free slot for a recorder; try again later")?;
-    let config = RecordingConfig {
-        name: record.name.clone(),
-        folder: record.dir.clone(),
-        pattern: record.pattern.clone(),
-        format: record.format,
-        recorder: record.recorder,
-        retention: record.retention,
-        durability: record.durability,
-        keep_sidecar: true,
-        observer: uploader
-            .clone()
-            .map(|uploader| Arc::new(UploadObserver(uploader)) as Arc<dyn CompletionObserver>),
-    };
+    let observer = uploader
+        .clone()
+        .map(|uploader| Arc::new(UploadObserver(uploader)) as Arc<dyn CompletionObserver>);
     let known = KnownRecorder { station, uploader };
     let manager = &mut inner.recorder_manager;
     let Some((recorders, _)) = &mut manager.recorders else { return Err(String::new()) };
-    let handle = recorders.add(config, tap_reader).map_err(|error| error.to_string())?;
-    manager.known.insert(record.name.clone(), known);
+    let handle = recorders
+        .add(record.recording.clone(), observer, tap_reader)
+        .map_err(|error| error.to_string())?;
+    manager.known.insert(record.recording.name.clone(), known);
     Ok(handle)
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use aulos_config::RecorderSettings;
 use aulos_control::backend::RecorderState;
 use aulos_core::Instant;
-use aulos_files::record::{RecorderEvent, RecorderHandle, RecorderService};
+use aulos_files::record::{RecorderEvent, RecorderHandle, RecorderService, RecorderStatus};
 use aulos_rt::channel::Receiver;
 
 use crate::upload::{UploadWorker, Uploader};
@@ -46,14 +46,14 @@ pub(super) enum RecorderSlot {
 
 impl StationRecorder {
     pub(super) fn status(&self, manager: &RecorderManager) -> RecorderState {
-        let state = match &self.slot {
-            RecorderSlot::Open(handle) => RecorderState::from(handle.status()),
+        let (status, unavailable) = match &self.slot {
+            RecorderSlot::Open(handle) => (handle.status(), None),
             RecorderSlot::Unavailable { trouble, .. } => {
-                RecorderState { trouble: Some(trouble.clone()), ..RecorderState::default() }
+                (RecorderStatus::default(), Some(trouble.clone()))
             }
         };
-        let uploader =
-            manager.known.get(&self.config.name).and_then(|known| known.uploader.as_ref());
-        RecorderState { upload: uploader.map(Uploader::state), ..state }
+        let known = manager.known.get(&self.config.recording.name);
+        let uploader = known.and_then(|known| known.uploader.as_ref());
+        RecorderState { status, unavailable, upload: uploader.map(Uploader::state) }
     }
 }

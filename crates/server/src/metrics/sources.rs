@@ -1,7 +1,8 @@
 //! Metrics of sources.
 
-use aulos_control::backend::{FailureCounts, InputState, Loudness, RadioState, RtpSourceStatus};
+use aulos_control::backend::{FailureCounts, InputState, Loudness, RadioState};
 use aulos_core::{Lufs, Span};
+use aulos_session::rtp::RtpInputStatus;
 
 use super::table::{Metric, Series, SourceView, Values};
 
@@ -34,7 +35,7 @@ fn radio<'a>(view: &SourceView<'a>) -> Option<&'a RadioState> {
     view.station.status.radios.get(view.index)?.as_ref()
 }
 
-fn rtp(view: &SourceView<'_>) -> Option<RtpSourceStatus> {
+fn rtp(view: &SourceView<'_>) -> Option<RtpInputStatus> {
     *view.station.status.rtp_inputs.get(view.index)?
 }
 
@@ -114,7 +115,7 @@ pub(super) const SOURCES: &[Metric] = &[
         series.set(live.and_then(Option::as_ref).map(|live| live.on_air));
     }),
     counter("aulos_rtp_input_packets_total", "Packets of an RTP source.", |view, series| {
-        if let Some(RtpSourceStatus(status)) = rtp(view) {
+        if let Some(status) = rtp(view) {
             let of = status.counts;
             let recovered = of.recovered_red + of.recovered_fec;
             let dropped = of.skipped + of.no_room;
@@ -129,6 +130,6 @@ pub(super) const SOURCES: &[Metric] = &[
     gauge(
         "aulos_rtp_input_jitter_seconds",
         "Interarrival jitter of an RTP source (RFC 3550) in seconds.",
-        |view, series| series.set(rtp(view).map(|status| status.0.jitter.as_secs_f64())),
+        |view, series| series.set(rtp(view).map(|status| status.jitter.as_secs_f64())),
     ),
 ];

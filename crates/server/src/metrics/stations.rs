@@ -273,37 +273,37 @@ pub(super) const RECORDERS: &[Metric] = &[
         "aulos_record_state",
         "1 for the recorder's state, 0 for every other one.",
         |view, series| {
-            series.one_of(RECORDER_STATES, Some(recorder_state(view.state.state)));
+            series.one_of(RECORDER_STATES, Some(recorder_state(view.state.machine())));
         },
     )
     .labels(&[("state", RECORDER_STATES)]),
     recorder("aulos_record_failed", "1 while the recorder has a failure.", |view, series| {
-        series.set(view.state.trouble.is_some());
+        series.set(view.state.trouble().is_some());
     }),
     recorder_counter("aulos_record_bytes_total", "Bytes written to files.", |view, series| {
-        series.set(view.state.bytes);
+        series.set(view.state.status.bytes);
     }),
     recorder_counter("aulos_record_files_total", "Complete files.", |view, series| {
-        series.set(view.state.segments);
+        series.set(view.state.status.segments);
     }),
     recorder_counter(
         "aulos_record_files_deleted_total",
         "Files deleted by the retention rules.",
-        |view, series| series.set(view.state.deleted),
+        |view, series| series.set(view.state.status.deleted),
     ),
     recorder_counter(
         "aulos_record_lost_seconds_total",
         "Audio in seconds that was lost: the disk was too slow, the machine stood still, or the \
          recorded source sent nothing.",
-        |view, series| series.set(recorded_seconds(view, view.state.lost)),
+        |view, series| series.set(recorded_seconds(view, view.state.status.lost)),
     ),
     recorder(
         "aulos_record_waiting_seconds",
         "Audio in seconds that waits for the disk.",
-        |view, series| series.set(recorded_seconds(view, view.state.waiting)),
+        |view, series| series.set(recorded_seconds(view, view.state.status.buffered)),
     ),
     recorder("aulos_record_disk_free_bytes", "Free bytes of the disk.", |view, series| {
-        series.set(view.state.free);
+        series.set(view.state.status.free_bytes);
     }),
     recorder(
         "aulos_upload_state",

@@ -231,7 +231,7 @@ impl Metric {
             Values::Recorder(read) => {
                 for (config, state) in one.station.records.iter().zip(&one.status.recorders) {
                     let view = RecorderView { station: one, state };
-                    let subject = &[name, config.name.as_str()];
+                    let subject = &[name, config.recording.name.as_str()];
                     read(&view, &mut Series { subject, sink: &mut *sink });
                 }
             }

@@ -8,12 +8,13 @@ use std::time::SystemTime;
 use aulos_config::{ConfigFile, Environment, StationSettings};
 use aulos_control::backend::{
     ConnectionHealth, InputHealth, InputState, Loudness, PushState, RadioState,
-    RtpDestinationStatus, RtpSourceStatus, SourceState, StationReport, StationStatus,
+    RtpDestinationStatus, SourceState, StationReport, StationStatus,
 };
 use aulos_control::registry::Client;
 use aulos_control::{ClientSnapshot, Histogram, ServerSnapshot, StationActivity, StationSnapshot};
 use aulos_core::{Instant, Lufs, Span};
 use aulos_proto::snap::wire::PlayerReport;
+use aulos_session::rtp::RtpInputStatus;
 use serde_json::json;
 
 use super::sections::{self, SECTIONS};
@@ -80,7 +81,7 @@ fn snapshot(station: StationSettings) -> StationSnapshot {
         machine,
         radios: vec![Some(RadioState::default()); count],
         live_inputs: vec![Some(Default::default()); count],
-        rtp_inputs: vec![Some(RtpSourceStatus::default()); count],
+        rtp_inputs: vec![Some(RtpInputStatus::default()); count],
         pushes: vec![PushState::default(); station.pushes.len()],
         rtp_outputs: vec![
             RtpDestinationStatus { state: Some(Default::default()), problem: None };

@@ -178,7 +178,7 @@ impl TestRecorder {
         let disk = Arc::new(TestDisk::new(path));
         let (sender, tasks) = bounded(64);
         let (event_sender, events) = bounded(4_096);
-        let shared = Arc::new(RecorderShared::new(&config, event_sender));
+        let shared = Arc::new(RecorderShared::new(&config, None, event_sender));
         let handle = RecorderHandle { shared: shared.clone() };
         let store: Arc<dyn RecordingStore> = disk.clone();
         let mut finisher = Finisher::default();

@@ -5,7 +5,6 @@ use std::net::{SocketAddr, UdpSocket};
 
 use aulos_config::SourceConfig;
 use aulos_config::source::{ReceptionSettings, RtpSource, SdpSource};
-use aulos_control::backend::RtpSourceStatus;
 use aulos_core::{Backoff, Span};
 use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::standby::{LinkState, StandbyHandle};
@@ -15,8 +14,9 @@ use aulos_io::{SourcePath, SystemClock};
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::sdp;
-use aulos_session::rtp::RtpPayloadFormat;
-use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpSession};
+use aulos_session::rtp::{
+    RtpInput, RtpInputConfig, RtpInputSink, RtpInputStatus, RtpPayloadFormat, RtpSession,
+};
 
 use super::handles::{RtpSourceHandle, SharedError};
 use super::missing_interface;
@@ -54,8 +54,8 @@ impl SourceMonitor for RtpSourceHandle {
         self.problem.text().or_else(arrives)
     }
 
-    fn rtp(&mut self) -> Option<RtpSourceStatus> {
-        Some(RtpSourceStatus(*self.state.read()))
+    fn rtp(&mut self) -> Option<RtpInputStatus> {
+        Some(*self.state.read())
     }
 }
 

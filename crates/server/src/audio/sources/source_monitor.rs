@@ -2,10 +2,11 @@
 
 use core::fmt;
 
-use aulos_control::backend::{PassStatus, RadioState, RtpSourceStatus};
+use aulos_control::backend::{PassStatus, RadioState};
 use aulos_core::Instant;
 use aulos_engine::ready_chunk::PassThroughState;
 use aulos_engine::source::Source;
+use aulos_session::rtp::RtpInputStatus;
 
 use super::live_input::LiveInput;
 
@@ -35,7 +36,7 @@ pub(crate) trait SourceMonitor: fmt::Debug + Send {
     }
 
     /// The status of an RTP source.
-    fn rtp(&mut self) -> Option<RtpSourceStatus> {
+    fn rtp(&mut self) -> Option<RtpInputStatus> {
         None
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use aulos_config::RecorderSettings;
 use aulos_control::Control;
-use aulos_files::record::{RecordedFile, list_recordings, open_recording};
+use aulos_files::record::{RecordedFile, RecordingConfig, list_recordings, open_recording};
 use aulos_proto::uri::percent_encode_url;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, Uri};
@@ -76,10 +76,10 @@ pub(crate) async fn list(State(app): State<AppState>, uri: Uri) -> Response {
     let mut found = Vec::new();
     for (station, record) in recorders(&app.control) {
         let is_wanted = |name: &str, value: &str| query.text(name).is_none_or(|text| text == value);
-        if !is_wanted("station", &station) || !is_wanted("recorder", &record.name) {
+        if !is_wanted("station", &station) || !is_wanted("recorder", &record.recording.name) {
             continue;
         }
-        let (dir, name) = (record.dir.clone(), record.name.clone());
+        let RecordingConfig { folder: dir, name, .. } = record.recording.clone();
         let read = app.recordings.run(move || list_recordings(&dir, &name, limit)).await;
         found.push(recorder_json(&station, &record, read));
     }
@@ -97,11 +97,11 @@ fn recorder_json(station: &str, record: &RecorderSettings, read: ReadFolder) -> 
         }
     };
     let files: Vec<Value> =
-        files.iter().map(|file| file_json(station, &record.name, file)).collect();
+        files.iter().map(|file| file_json(station, &record.recording.name, file)).collect();
     json!({
         "station": station,
-        "recorder": record.name,
-        "dir": record.dir.display().to_string(),
+        "recorder": record.recording.name,
+        "dir": record.recording.folder.display().to_string(),
         "files": files,
         "more": is_more,
         "error": error,
@@ -131,8 +131,9 @@ pub(crate) async fn file(
     request: Request,
 ) -> Response {
     let known = recorders(&app.control);
-    let found = known.into_iter().find(|(of, record)| *of == station && record.name == recorder);
-    let Some((_, RecorderSettings { dir, name: recorder, .. })) = found else {
+    let known = known.into_iter().filter(|(of, _)| *of == station);
+    let found = known.map(|(_, record)| record.recording).find(|one| one.name == recorder);
+    let Some(RecordingConfig { folder: dir, name: recorder, .. }) = found else {
         return (StatusCode::NOT_FOUND, "unknown recorder\n").into_response();
     };
     let query = match Query::parse(FILE, request.uri()) {
