@@ -20,6 +20,7 @@ use crate::problem::ConfigValue;
 use crate::relay::RelayConfig;
 use crate::security::secrets::SecretConfig;
 use crate::security::{AccessConfig, LimitsConfig, TlsConfig, UserConfig};
+use crate::station::codec::CodecKey;
 use crate::station::push::PushConfig;
 use crate::station::record::RecordConfig;
 use crate::station::rtp::RtpConfig;
@@ -169,7 +170,7 @@ keys! {
         /// MP3 at `/listen/NAME.mp3`, and by default of pushes and recorders: bit rate in bit/s,
         /// from `32k` to `320k`, and the encoder, as in `128k,lame`: `lame`, `builtin`, or LAME
         /// where the system has it.
-        mp3: ConfigValue<Mp3Config> = Mp3Config::default();
+        mp3: ConfigValue<CodecKey<Mp3Config>> = CodecKey(Mp3Config::default());
         /// Duration of a chunk; with `opus` 10, 20, 40 or 60.
         chunk_ms: ConfigValue<u32> = 20, range CHUNK_MS, "milliseconds";
         /// Time from capture to playout, the same for all clients.
@@ -258,6 +259,14 @@ keys! {
         dc: bool = true;
         /// Time for which one channel may be silent while another one is not.
         dead_channel_s: Option<f64>, range SILENCE_S, "seconds", default_doc "no limit";
+    }
+}
+
+impl StationConfig {
+    /// The settings of codecs that have a key of their own.
+    pub(crate) fn codecs(&self) -> Vec<ConfigValue<CodecConfig>> {
+        let ConfigValue { value: CodecKey(mp3), at } = self.mp3;
+        vec![ConfigValue { value: mp3.into(), at }]
     }
 }
 

@@ -89,7 +89,7 @@ fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Stat
         let output = StationOutput {
             name: station.name.clone(),
             codec: station.codec,
-            mp3: station.mp3,
+            codecs: station.codecs.clone(),
             spec: station.spec,
             chunk_ms: station.chunk_ms,
             sources: station.sources.iter().map(|source| source.name.clone()).collect(),

@@ -17,6 +17,7 @@ use crate::source::{GeneratedSource, HttpSource, PipeSource, PlayedStation};
 use aulos_core::{Codec, Db, SampleSpec, Span};
 use aulos_dsp::normalize::LookAhead;
 use aulos_dsp::silence::SilenceConfig;
+use aulos_engine::encode::CodecConfig;
 use aulos_engine::generate::{Cadence, Generator, Sine, ToneConfig};
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::{DEFAULT_STARTUP_WAIT, FailbackMode, SwitchConfig};
@@ -289,7 +290,8 @@ fn mp3_has_one_setting_for_a_station_and_is_refused_where_it_is_not_possible() {
             load_text(&push(keys, format), &[]).unwrap_or_else(|error| panic!("{error}"));
         let station = &resolved.stations[0];
         let (push, record) = (station.pushes[0].codec, station.records[0].recording.format);
-        assert_eq!([station.mp3.to_string(), push.to_string(), record.to_string()], expected);
+        let CodecConfig::Mp3(mp3) = station.codec_settings(Codec::Mp3) else { panic!() };
+        assert_eq!([mp3.to_string(), push.to_string(), record.to_string()], expected);
     }
     let mut wrong = String::new();
     for (keys, format) in [

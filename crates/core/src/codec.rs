@@ -48,6 +48,8 @@ pub struct CodecInfo {
     /// Whether Snapcast clients play it and its encoder may run on a station's real-time thread.
     /// Others are for web listeners, pushes and recordings, and are encoded on the codec pool.
     pub is_for_stations: bool,
+    /// Whether nearly every player of web streams has it: playlists name it.
+    pub is_for_playlists: bool,
     /// Sample rates in Hz, both ends included.
     pub rate_range: RangeInclusive<u32>,
     /// The rates of the range in Hz, if not all are possible.
@@ -73,6 +75,7 @@ pub static CODECS: [CodecInfo; 4] = [
         extensions: &["flac"],
         media_type: "audio/flac",
         is_for_stations: true,
+        is_for_playlists: false,
         // What a frame header can have; above 65,535 Hz not every rate (RFC 9639, section 9.1.2).
         rate_range: 1..=655_350,
         only_rates: None,
@@ -89,6 +92,7 @@ pub static CODECS: [CodecInfo; 4] = [
         extensions: &["ogg", "opus", "oga"],
         media_type: "audio/ogg",
         is_for_stations: true,
+        is_for_playlists: false,
         rate_range: 48_000..=48_000,
         only_rates: None,
         max_channels: 2,
@@ -105,6 +109,7 @@ pub static CODECS: [CodecInfo; 4] = [
         extensions: &["wav"],
         media_type: "audio/wav",
         is_for_stations: true,
+        is_for_playlists: false,
         rate_range: 1..=u32::MAX,
         only_rates: None,
         max_channels: usize::MAX,
@@ -120,6 +125,7 @@ pub static CODECS: [CodecInfo; 4] = [
         extensions: &["mp3"],
         media_type: "audio/mpeg",
         is_for_stations: false,
+        is_for_playlists: true,
         rate_range: 16_000..=48_000,
         // MPEG 2 and MPEG 1; the rates of MPEG 2.5 are no standard.
         only_rates: Some(&[16_000, 22_050, 24_000, 32_000, 44_100, 48_000]),
@@ -162,6 +168,12 @@ impl CodecInfo {
         self.supports_rate(spec.rate.hz())
             && spec.layout.channels() <= self.max_channels
             && self.formats.contains(&spec.format)
+    }
+
+    /// True if the codec can encode a programme of this spec in some format.
+    #[must_use]
+    pub fn can_encode(&self, spec: SampleSpec) -> bool {
+        self.supports(SampleSpec { format: self.nearest_format(spec.format), ..spec })
     }
 
     /// The format of the codec that loses least of `format`: itself, the next larger one, or the

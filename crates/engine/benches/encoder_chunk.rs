@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use aulos_core::{Block, Codec, Frames, SampleFormat, SampleSpec};
-use aulos_engine::encode::{CodecConfig, make_encoder};
+use aulos_engine::encode::{CodecConfig, FlacConfig, make_encoder};
 
 fn main() {
     let chord = blocks(&chord());
@@ -33,7 +33,7 @@ fn main() {
         println!("{name}");
         let blocks = blocks(&samples);
         (0..=8)
-            .for_each(|level| measure(CodecConfig::Flac { level }, SampleSpec::DEFAULT, &blocks));
+            .for_each(|level| measure(FlacConfig { level }.into(), SampleSpec::DEFAULT, &blocks));
         all.extend(blocks);
     }
     println!("Opus, all music");
@@ -69,7 +69,7 @@ fn measure(config: CodecConfig, spec: SampleSpec, blocks: &[Block]) {
     let micros = fastest.as_secs_f64() * 1e6 / count as f64;
     let each = bytes as f64 / count as f64;
     let name = match config {
-        CodecConfig::Flac { level } => format!("flac:{level}"),
+        CodecConfig::Flac(FlacConfig { level }) => format!("flac:{level}"),
         other => other.to_string(),
     };
     let (part, kbps) = (micros / 200.0, each * 0.4);

@@ -27,47 +27,49 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use aulos_rt::scratch::outside_scratch;
 use portable_atomic::AtomicU64;
 
-/// A third-party library that decodes, encodes or parses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "the libraries in use")]
-pub enum CodecLibrary {
-    /// Opus.
-    UnsafeLibopus,
-    /// Encoder of FLAC.
-    FlacCodec,
-    /// Encoder of MP3.
-    RustyMp3,
-    /// Containers and decoders of files and web radio.
-    Symphonia,
-    /// Decoder of AAC.
-    Syom,
-    /// Tags of files.
-    Lofty,
+/// A row is what a library does, `Variant = "package", "counter of its panics";`.
+macro_rules! libraries {
+    ($($(#[doc = $doc:literal])+ $library:ident = $name:literal, $counter:literal;)*) => {
+        /// A third-party library that decodes, encodes or parses.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(clippy::exhaustive_enums, reason = "the libraries in use")]
+        pub enum CodecLibrary {
+            $($(#[doc = $doc])+ $library,)*
+        }
+
+        impl CodecLibrary {
+            /// All libraries.
+            pub const ALL: &'static [Self] = &[$(Self::$library),*];
+            /// The names of their packages.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+            /// The counters of their panics, each with the name of the package.
+            pub const COUNTERS: &'static [(&'static str, &'static [&'static str])] =
+                &[$(($counter, &[$name])),*];
+
+            /// The name of its package.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$library => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl CodecLibrary {
-    /// All libraries.
-    pub const ALL: [Self; 6] = [
-        Self::UnsafeLibopus,
-        Self::FlacCodec,
-        Self::RustyMp3,
-        Self::Symphonia,
-        Self::Syom,
-        Self::Lofty,
-    ];
-
-    /// The name of its package.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UnsafeLibopus => "unsafe-libopus",
-            Self::FlacCodec => "flac-codec",
-            Self::RustyMp3 => "rusty_mp3",
-            Self::Symphonia => "symphonia",
-            Self::Syom => "syom",
-            Self::Lofty => "lofty",
-        }
-    }
+libraries! {
+    /// Opus.
+    UnsafeLibopus = "unsafe-libopus", "codec_panics_unsafe_libopus";
+    /// Encoder of FLAC.
+    FlacCodec = "flac-codec", "codec_panics_flac_codec";
+    /// Encoder of MP3.
+    RustyMp3 = "rusty_mp3", "codec_panics_rusty_mp3";
+    /// Containers and decoders of files and web radio.
+    Symphonia = "symphonia", "codec_panics_symphonia";
+    /// Decoder of AAC.
+    Syom = "syom", "codec_panics_syom";
+    /// Tags of files.
+    Lofty = "lofty", "codec_panics_lofty";
 }
 
 /// A library panicked. What it was working on has to be dropped.
@@ -213,7 +215,7 @@ pub fn panic_reports() -> impl Iterator<Item = PanicReport> {
 
 /// The same of all libraries.
 pub fn all_panic_reports() -> impl Iterator<Item = PanicReport> {
-    CodecLibrary::ALL.into_iter().map(|library| {
+    CodecLibrary::ALL.iter().copied().map(|library| {
         let record = library.record();
         let first = record.first.get().map(String::as_str);
         PanicReport { library, count: record.count.load(Relaxed), first }

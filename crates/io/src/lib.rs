@@ -18,7 +18,6 @@ pub mod feed;
 pub mod file_writer;
 pub mod mdns;
 pub mod memory;
-pub mod mp3;
 mod pool;
 pub mod reactor;
 pub mod replace;

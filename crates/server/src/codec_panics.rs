@@ -28,17 +28,8 @@ pub(crate) async fn log_first_panics() {
 
 /// The panics of each library, with the names of their counters.
 pub(crate) fn counters() -> impl Iterator<Item = (&'static str, u64)> {
-    all_panic_reports().map(|report| {
-        let name = match report.library {
-            CodecLibrary::UnsafeLibopus => "codec_panics_unsafe_libopus",
-            CodecLibrary::FlacCodec => "codec_panics_flac_codec",
-            CodecLibrary::RustyMp3 => "codec_panics_rusty_mp3",
-            CodecLibrary::Symphonia => "codec_panics_symphonia",
-            CodecLibrary::Syom => "codec_panics_syom",
-            CodecLibrary::Lofty => "codec_panics_lofty",
-        };
-        (name, report.count)
-    })
+    let names = CodecLibrary::COUNTERS.iter().map(|(name, _)| *name);
+    names.zip(all_panic_reports().map(|report| report.count))
 }
 
 /// A bug of a library is reported and not acted on.

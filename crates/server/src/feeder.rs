@@ -1,8 +1,10 @@
 //! Feeders of sources that deliver raw samples: FIFO, standard input, TCP, program, device.
 
+mod capture;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_config::source::{CaptureApi, ProcessSource, TcpMode};
 use aulos_config::{SourceConfig, TitleFifo, TitleFormat};
@@ -12,7 +14,7 @@ use aulos_io::feed::{
 };
 use aulos_player::CaptureConfig;
 
-use crate::capture::CaptureFeeder;
+use capture::CaptureFeeder;
 
 /// Counters that feeders share.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,22 @@ pub struct FeederCounters {
     pub refused: Arc<AtomicU64>,
     /// How often devices have lost samples that were not read in time.
     pub overruns: Arc<AtomicU64>,
+}
+
+impl FeederCounters {
+    /// The values for the status; their names are stable.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Self { fifos, refused, overruns } = self;
+        [
+            ("source_connections_refused_request", &**refused),
+            ("source_device_overruns", overruns),
+            ("fifos_recreated", &fifos.recreated),
+            ("fifos_reopened", &fifos.reopened),
+            ("fifos_blocked", &fifos.blocked),
+        ]
+        .into_iter()
+        .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+    }
 }
 
 /// The feeder of a source into `feed`, which has the spec that a device is asked for; `None` for a

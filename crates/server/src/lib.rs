@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod audio;
-mod capture;
 mod codec_panics;
 mod connections;
 mod dial;

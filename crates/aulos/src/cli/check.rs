@@ -6,7 +6,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use aulos_config::StationSettings;
-use aulos_io::mp3;
+use aulos_core::Codec;
+use aulos_io::encoder::encoder_name;
 use aulos_io::replace::{ReplaceError, Replacement};
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
@@ -68,7 +69,7 @@ pub(super) fn run(mut args: CheckArgs) -> Result<Exit, Failure> {
 
 /// What encodes the MP3 of these stations.
 fn mp3_encoders(stations: &[StationSettings]) -> String {
-    let names = stations.iter().map(|station| mp3::encoder_name(station.mp3));
+    let names = stations.iter().map(|station| encoder_name(station.codec_settings(Codec::Mp3)));
     Vec::from_iter(BTreeSet::from_iter(names)).join(", ")
 }
 

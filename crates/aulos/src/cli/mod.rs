@@ -121,11 +121,7 @@ Examples:
     #[command(after_help = meter::EXAMPLES)]
     Meter(meter::MeterArgs),
     /// Record a source into files
-    ///
-    /// Writes WAVE, FLAC, Ogg Opus or MP3, and starts a new file after a duration, at a size or at
-    /// full hours, without a gap between files. After a crash at most the last half second is
-    /// missing; after a power failure, at most the last six seconds.
-    #[command(after_help = record::EXAMPLES)]
+    #[command(long_about = record::about(), after_help = record::EXAMPLES)]
     Record(record::RecordArgs),
     /// Play a station in sync with its other players
     ///

@@ -16,7 +16,7 @@ use aulos_server::exit::{Exit, Failure};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-pub(super) use args::RecordArgs;
+pub(super) use args::{RecordArgs, about};
 
 use super::output::ColorMode;
 use super::signals::Signals;

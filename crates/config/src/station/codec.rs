@@ -1,7 +1,7 @@
-//! `codec` and `mp3` of a station and `format` of a push: a codec with encoder settings.
+//! `codec` of a station, its keys of single codecs, and `format` of a push: a codec with encoder settings.
 
-use aulos_core::{CODECS, Codec, CodecInfo};
-use aulos_engine::encode::{CodecConfig, CodecConfigError, Mp3Config, Mp3ConfigError};
+use aulos_core::{CODECS, CodecInfo};
+use aulos_engine::encode::{CodecConfig, CodecConfigError, CodecSettings};
 use aulos_io::encoder;
 
 use crate::keys::values::quoted;
@@ -25,21 +25,25 @@ impl ConfigRead for CodecConfig {
     }
 }
 
-impl ConfigRead for Mp3Config {
+/// A key with the settings of one codec.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CodecKey<T>(pub(crate) T);
+
+impl<T: CodecSettings> ConfigRead for CodecKey<T> {
     const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &ReadContext<'_>) -> Option<Self> {
         let text = String::from_node(node, context)?;
-        let parsed = Self::default().with_options(&text);
-        let report = |error: Mp3ConfigError| {
-            let message = format!("`mp3` is \"{text}\": {error}");
+        let parsed = T::default().with_options(&text);
+        let report = |error: CodecConfigError| {
+            let message = format!("`{}` is \"{text}\": {error}", T::CODEC);
             context.problems.add_with_hint(node.at, message, error.remedy());
         };
-        parsed.map_err(report).ok()
+        parsed.map(Self).map_err(report).ok()
     }
 
     fn toml(&self) -> Option<String> {
-        Some(quoted(&self.to_string()))
+        Some(quoted(&self.0.to_string()))
     }
 }
 
@@ -64,11 +68,11 @@ pub(crate) fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
 
 /// Parses the container of a push with encoder settings, as in `ogg`, `opus:128k` or `flac:8`.
 /// Without settings it takes those of its station if the codec is the same, so that no further
-/// encoder is needed; MP3 takes `mp3`, its bit rate and its encoder.
+/// encoder is needed, or those of `own`, the settings of codecs that have a key of their own.
 pub(crate) fn resolve_container(
     text: &str,
     station: CodecConfig,
-    mp3: Mp3Config,
+    own: &[CodecConfig],
 ) -> Result<CodecConfig, (String, String)> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     let Some(CodecInfo { codec, .. }) = CodecInfo::of_extension(name) else {
@@ -76,15 +80,12 @@ pub(crate) fn resolve_container(
         let hint = hint_for(name, &containers);
         return Err((format!("`format` is \"{name}\", which is not supported"), hint));
     };
-    let parsed = match codec {
-        Codec::Mp3 if settings.is_empty() => return Ok(CodecConfig::Mp3(mp3)),
-        Codec::Mp3 => {
-            mp3.with_options(settings).map(CodecConfig::Mp3).map_err(CodecConfigError::Mp3)
-        }
-        _ if settings.is_empty() => return Ok(station.or_default_of(*codec)),
-        _ => format!("{codec}:{settings}").parse(),
-    };
-    parsed.map_err(|error: CodecConfigError| {
+    let own = own.iter().find(|own| own.codec() == *codec).copied();
+    if settings.is_empty() {
+        return Ok(own.unwrap_or_else(|| station.or_default_of(*codec)));
+    }
+    let base = own.unwrap_or_else(|| (*codec).into());
+    base.with_options(settings).map_err(|error| {
         let remedy = match error {
             CodecConfigError::NoSettings => format!("write `{name}` alone"),
             _ => error.remedy().to_owned(),
@@ -95,6 +96,8 @@ pub(crate) fn resolve_container(
 
 #[cfg(test)]
 mod tests {
+    use aulos_engine::encode::Mp3Config;
+
     use super::*;
 
     #[test]
@@ -104,7 +107,7 @@ mod tests {
         let flac: CodecConfig = "flac:8".parse().unwrap();
         let mp3 = Mp3Config::default().with_options("128k,lame").unwrap();
         let of = |text: &str, station| {
-            resolve_container(text, station, mp3).map(|config| config.to_string())
+            resolve_container(text, station, &[mp3.into()]).map(|config| config.to_string())
         };
         assert_eq!(of("mp3", own).as_deref(), Ok("mp3:128k,lame"));
         assert_eq!(of("mp3:256k", own).as_deref(), Ok("mp3:256k,lame"));

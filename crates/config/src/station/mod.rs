@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use aulos_core::{Codec, Frames, SampleSpec, Span};
 use aulos_dsp::normalize::LookAhead;
 use aulos_dsp::silence::SilenceConfig;
-use aulos_engine::encode::{CodecConfig, Mp3Config};
+use aulos_engine::encode::CodecConfig;
 use aulos_engine::input::InputConfig;
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::switch::SwitchConfig;
@@ -42,8 +42,8 @@ pub struct StationSettings {
     pub name: String,
     /// Codec and encoder settings.
     pub codec: CodecConfig,
-    /// Settings of MP3, which is no codec of clients.
-    pub mp3: Mp3Config,
+    /// Settings of codecs that are not for clients.
+    pub codecs: Vec<CodecConfig>,
     /// Sample spec of the output.
     pub spec: SampleSpec,
     /// Milliseconds per chunk.
@@ -75,14 +75,12 @@ pub struct StationSettings {
 }
 
 impl StationSettings {
-    /// The settings of this codec: the station's own if it has that codec, those of `mp3`, or the
-    /// default ones.
+    /// The settings of this codec: the station's own if it has that codec, those of a key of its
+    /// own, or the default ones.
     #[must_use]
     pub fn codec_settings(&self, codec: Codec) -> CodecConfig {
-        match codec {
-            Codec::Mp3 => CodecConfig::Mp3(self.mp3),
-            other => self.codec.or_default_of(other),
-        }
+        let own = self.codecs.iter().find(|own| own.codec() == codec);
+        own.copied().unwrap_or_else(|| self.codec.or_default_of(codec))
     }
 }
 
@@ -118,9 +116,10 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
     let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
     let (codec, spec) = (config.codec.value, config.spec.value);
     check_spec(config, codec.codec(), spec, problems);
-    let mp3 = config.mp3.value;
-    check_library(codec, config.codec.at, problems);
-    check_library(CodecConfig::Mp3(mp3), config.mp3.at, problems);
+    let codecs = config.codecs();
+    for ConfigValue { value, at } in std::iter::once(&config.codec).chain(&codecs) {
+        check_library(*value, *at, problems);
+    }
     let ConfigValue { value: buffer_ms, at } = config.buffer_ms;
     let chunk_ms = config.chunk_ms.value;
     if buffer_ms < chunk_ms {
@@ -131,7 +130,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
     StationSettings {
         name,
         codec,
-        mp3,
+        codecs: codecs.into_iter().map(|codec| codec.value).collect(),
         spec,
         chunk_ms,
         buffer_ms,

@@ -1,14 +1,15 @@
 //! What the outputs and recorders of a station need to know of it.
 
 use aulos_core::SampleSpec;
-use aulos_engine::encode::{CodecConfig, Mp3Config};
+use aulos_engine::encode::CodecConfig;
 
 /// A station's name and sample format, as its outputs see them.
 #[derive(Clone, Debug)]
 pub(crate) struct StationOutput {
     pub(crate) name: String,
     pub(crate) codec: CodecConfig,
-    pub(crate) mp3: Mp3Config,
+    /// Settings of codecs that are not for clients.
+    pub(crate) codecs: Vec<CodecConfig>,
     pub(crate) spec: SampleSpec,
     pub(crate) chunk_ms: u32,
     /// The names of its sources.

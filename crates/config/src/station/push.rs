@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use aulos_core::{Codec, SampleSpec};
+use aulos_core::Codec;
 use aulos_engine::encode::CodecConfig;
 use aulos_proto::icecast::{IcecastUrl, IcecastUrlError};
 
@@ -129,18 +129,17 @@ fn resolve_one(
 }
 
 fn codec(config: &PushConfig, station: &StationOutput, problems: &Problems) -> CodecConfig {
-    let container = codec::resolve_container(&config.format.value, station.codec, station.mp3);
+    let container = codec::resolve_container(&config.format.value, station.codec, &station.codecs);
     let codec = container.unwrap_or_else(|(message, hint)| {
         problems.add_with_hint(config.format.at, message, hint);
         Codec::Opus.into()
     });
     // The station's own settings are checked there.
-    if ![station.codec, CodecConfig::Mp3(station.mp3)].contains(&codec) {
+    if codec != station.codec && !station.codecs.contains(&codec) {
         codec::check_library(codec, config.format.at, problems);
     }
     let info = codec.codec().info();
-    let format = info.nearest_format(station.spec.format);
-    if !info.supports(SampleSpec { format, ..station.spec }) {
+    if !info.can_encode(station.spec) {
         let message =
             format!("{} requires {}: `spec` is {}", info.name, info.requires, station.spec);
         let hint = "format = \"flac\", or a station of 48000 Hz with one or two channels";

@@ -280,7 +280,7 @@ fn file_format(config: &RecordConfig, station: &StationOutput, problems: &Proble
         return FileFormat::Flac { bits: 16 };
     };
     let kbps = config.kbps.map(|kbps| kbps.value);
-    let settings = FormatSettings { bits, usual_bits: own, kbps, mp3: station.mp3 };
+    let settings = FormatSettings { bits, usual_bits: own, kbps, codecs: &station.codecs };
     let format = row.with(settings).unwrap_or_else(|hint| {
         let (key, value) = match (config.bits, config.kbps) {
             (None, Some(kbps)) => ("kbps", kbps),

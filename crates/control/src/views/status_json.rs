@@ -1,9 +1,8 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
-use aulos_config::StationSettings;
-use aulos_core::Span;
-use aulos_engine::encode::Mp3FrameShape;
-use aulos_io::mp3;
+use aulos_core::{SampleSpec, Span};
+use aulos_engine::encode::CodecConfig;
+use aulos_io::encoder::encoder_name;
 use aulos_proto::snap::wire::PlayerReport;
 use aulos_session::nats::LeaseState;
 use std::collections::HashMap;
@@ -248,7 +247,7 @@ fn station<'a>(
         push_states.map(|(push, state)| pushes::status_json(push, state)).collect();
     let sent = station.rtp.iter().zip(&status.rtp_outputs);
     let sent: Vec<_> = sent.map(|(config, sent)| rtp::output_json(config, sent)).collect();
-    let head = json!({
+    let mut head = json!({
         "name": station.name,
         "state": match status.state {
             StationState::Stopped => "stopped",
@@ -266,7 +265,6 @@ fn station<'a>(
         "equalizer": station.sound.equalizer_json(),
         "codec": station.codec.codec().name(),
         "encoder": station.codec.to_string(),
-        "mp3": mp3_json(station),
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
@@ -279,13 +277,17 @@ fn station<'a>(
         "playing": view.properties.get("metadata"),
         "announcements": announcements,
     });
+    for codec in &station.codecs {
+        head[codec.codec().name()] = json!(codec_json(*codec, station.spec));
+    }
     StationJson { head, clients }
 }
 
-/// The MP3 stream of a station; `None` where its spec is none of MP3.
-fn mp3_json(station: &StationSettings) -> Option<Value> {
-    let shape = Mp3FrameShape::new(station.spec, station.mp3).ok()?;
-    Some(json!({ "kbps": shape.kbps, "encoder": mp3::encoder_name(station.mp3) }))
+/// The stream of a station in a codec that is not for its clients; `None` where the codec does not
+/// have its spec.
+fn codec_json(codec: CodecConfig, spec: SampleSpec) -> Option<Value> {
+    let kbps = codec.bitrate(spec).filter(|_| codec.codec().info().can_encode(spec))? / 1_000;
+    Some(json!({ "kbps": kbps, "encoder": encoder_name(codec) }))
 }
 
 /// Which part this server has in the publication of a station.

@@ -1,164 +1,163 @@
 //! Encoders of audio blocks.
 //!
 //! ```text
-//!  Block (f32) -> Pcm  | -> payload of one chunk
-//!                 Flac |
-//!                 Opus |
-//!                 Mp3  |
+//!  Block (f32) -> the encoder of a codec -> payload of one chunk
 //! ```
 //!
-//! The codec libraries stay behind [`Encoder`]: no other module names them, so that one can be
-//! exchanged without changes elsewhere.
+//! A codec is a module with its settings and its encoder, a row of [`CodecConfig`] here, and a row
+//! of facts in `aulos_core::CODECS`. The codec libraries stay behind [`Encoder`]: no other module
+//! names them, so that one can be exchanged without changes elsewhere.
+//!
+//! A codec with its settings in the notation of the configuration file:
+//!
+//! ```text
+//!  pcm    flac    flac:8    opus    opus:128k    opus:96k,cbr    opus:128k,complexity=5
+//!  mp3    mp3:128k    mp3:192k,lame
+//!  opus:BITRATE:128000,COMPLEXITY:10                              as snapserver writes it
+//! ```
 
-mod config;
+mod encoder;
 mod flac;
-mod make_encoder;
 mod mp3;
 mod mp3_config;
 mod opus;
+mod opus_config;
 mod pcm;
 mod rtp_payload;
+mod settings;
 mod shared_buffer;
 
 use core::fmt;
+use core::str::FromStr;
 
-use aulos_core::{Block, Codec, Frames, SampleSpec};
+use aulos_core::{Codec, Frames, SampleSpec};
 
-pub use config::{CodecConfig, CodecConfigError, OpusConfig, RateControl};
-pub use flac::FlacEncoder;
-pub use make_encoder::make_encoder;
+pub use encoder::{Effort, EncodeError, Encoder, UnsupportedFormat};
+pub use flac::{FlacConfig, FlacEncoder};
 pub use mp3::{Mp3Encoder, Mp3FrameEncoder, Mp3FrameShape};
-pub use mp3_config::{MP3_KBPS, Mp3Config, Mp3ConfigError, Mp3Library};
+pub use mp3_config::{MP3_KBPS, Mp3Config, Mp3Library};
 pub use opus::OpusPacketEncoder;
-pub use pcm::PcmEncoder;
+pub use opus_config::{OpusConfig, RateControl};
+pub use pcm::{PcmConfig, PcmEncoder};
 pub use rtp_payload::{RtpPayloadCodec, RtpPayloadEncoder};
+pub use settings::{CodecConfigError, CodecSettings, SettingError};
 
-/// Turns blocks into payloads, one payload per block; that of MP3 may be empty.
-///
-/// An encoder is made for one sample spec and one block length; it has no clock and knows no wire
-/// format.
-pub trait Encoder: Send {
-    /// The codec of the payloads.
-    fn codec(&self) -> Codec;
-
-    /// The output of a decoder of the payloads: rate, format and layout.
-    fn spec(&self) -> SampleSpec;
-
-    /// The codec's own stream header, empty where it has none: `fLaC` and STREAMINFO for FLAC.
-    fn header(&self) -> &[u8] {
-        &[]
-    }
-
-    /// Appends the payload for `block` to `out`, whose spare capacity suffices after warm-up.
-    ///
-    /// The block must have the rate and layout of [`Encoder::spec`] and the length that the encoder
-    /// was made for.
-    ///
-    /// # Errors
-    /// [`EncodeError`] when the codec refuses the block; `out` may then hold a partial payload.
-    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError>;
-
-    /// How much work the next blocks are worth. What a decoder plays is the same in every codec
-    /// without loss.
-    fn set_effort(&mut self, _effort: Effort) {}
-
-    /// Number of samples clipped so far because they exceeded the format.
-    fn clipped(&self) -> u64 {
-        0
-    }
-
-    /// How often the codec's library has panicked. Each time it was replaced by a new one, which
-    /// encoded the block again.
-    fn panics(&self) -> u64 {
-        0
-    }
-}
-
-/// How much work an encoder does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "two degrees are enough")]
-pub enum Effort {
-    /// As configured.
-    #[default]
-    Full,
-    /// As little as gives a valid stream: nobody listens at the moment.
-    Least,
-}
-
-/// Why a block was not encoded. Both are internal faults, not faults of the audio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EncodeError {
-    /// The block has another rate, layout or length than the encoder was made for.
-    Shape,
-    /// The codec library refused, or panicked twice.
-    Codec,
-}
-
-impl fmt::Display for EncodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Shape => "the format of the block is not that of the encoder",
-            Self::Codec => "the codec rejected the block",
-        })
-    }
-}
-
-impl core::error::Error for EncodeError {}
-
-/// Why an encoder was not created: the property that the codec does not support.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum UnsupportedFormat {
-    /// FLAC: another format than 16 or 24 bit integers.
-    Format(Codec),
-    /// Opus: another rate than 48,000 Hz. FLAC: a rate that a frame header cannot hold. MP3: a rate
-    /// that neither MPEG 1 nor MPEG 2 has.
-    Rate(Codec),
-    /// Opus and MP3: more than two channels. FLAC: more than eight.
-    Channels(Codec),
-    /// Opus: not 10, 20, 40 or 60 ms. FLAC: not 16 to 65,535 frames.
-    BlockLength(Codec),
-    /// MP3: LAME is wanted and cannot be loaded.
-    Library(Codec),
-}
-
-impl fmt::Display for UnsupportedFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Format(codec)
-        | Self::Rate(codec)
-        | Self::Channels(codec)
-        | Self::BlockLength(codec)
-        | Self::Library(codec)) = self;
-        let info = codec.info();
-        let (low, high) = (info.rate_range.start(), info.rate_range.end());
-        match self {
-            Self::Format(_) => write!(f, "{codec} requires {}", info.requires),
-            Self::Rate(_) if low == high => write!(f, "{codec} supports {low} Hz only"),
-            Self::Rate(_) if info.only_rates.is_some() => {
-                write!(f, "{codec} requires {}", info.requires)
-            }
-            Self::Rate(_) => write!(f, "{codec} does not support this sample rate"),
-            Self::Channels(_) => {
-                write!(f, "{codec} supports at most {} channels", info.max_channels)
-            }
-            Self::BlockLength(_) => write!(f, "{codec} supports {}", info.chunks),
-            Self::Library(_) => f.write_str(LAME_MISSING),
+/// A row is the meaning, and the name of a codec with its settings.
+macro_rules! codecs {
+    ($($(#[doc = $doc:literal])+ $codec:ident($settings:ty);)*) => {
+        /// A codec and its encoder settings. Parses and prints as `flac:5` or `opus:128k,cbr`;
+        /// default settings are not printed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(clippy::exhaustive_enums, reason = "one variant for each codec")]
+        pub enum CodecConfig {
+            $($(#[doc = $doc])+ $codec($settings),)*
         }
+
+        impl CodecConfig {
+            /// The codec without its settings.
+            #[must_use]
+            pub const fn codec(self) -> Codec {
+                match self {
+                    $(Self::$codec(_) => Codec::$codec,)*
+                }
+            }
+
+            /// Bits per second of sound of this spec, where they do not depend on the content.
+            #[must_use]
+            pub fn bitrate(self, spec: SampleSpec) -> Option<u32> {
+                match self {
+                    $(Self::$codec(settings) => settings.bitrate(spec),)*
+                }
+            }
+
+            /// The same codec with these settings; what `options` leaves out is as in `self`.
+            ///
+            /// # Errors
+            /// [`CodecConfigError`].
+            pub fn with_options(self, options: &str) -> Result<Self, CodecConfigError> {
+                Ok(match self {
+                    $(Self::$codec(settings) => Self::$codec(settings.with_options(options)?),)*
+                })
+            }
+
+            /// Its settings as text; none if they are the default ones.
+            fn options(self) -> Option<String> {
+                match self {
+                    $(Self::$codec(settings) => {
+                        (settings != <$settings>::default()).then(|| settings.to_string())
+                    })*
+                }
+            }
+        }
+
+        impl From<Codec> for CodecConfig {
+            /// The codec with its default settings.
+            fn from(codec: Codec) -> Self {
+                match codec {
+                    $(Codec::$codec => Self::$codec(<$settings>::default()),)*
+                }
+            }
+        }
+
+        $(impl From<$settings> for CodecConfig {
+            fn from(settings: $settings) -> Self {
+                Self::$codec(settings)
+            }
+        })*
+
+        /// Creates the encoder of a codec, with the settings of a [`CodecConfig`] or the defaults
+        /// of a [`Codec`].
+        ///
+        /// # Errors
+        /// [`UnsupportedFormat`] names what the codec does not support. This crate loads no
+        /// library: the encoder of MP3 by LAME is made by `aulos_io::encoder`.
+        pub fn make_encoder(
+            config: impl Into<CodecConfig>,
+            spec: SampleSpec,
+            block: Frames,
+        ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+            match config.into() {
+                $(CodecConfig::$codec(settings) => settings.make_encoder(spec, block),)*
+            }
+        }
+    };
+}
+
+codecs! {
+    /// Uncompressed samples.
+    Pcm(PcmConfig);
+    /// Lossless compression.
+    Flac(FlacConfig);
+    /// Lossy compression.
+    Opus(OpusConfig);
+    /// Lossy compression that every player knows; not for a station's clients.
+    Mp3(Mp3Config);
+}
+
+impl CodecConfig {
+    /// `self` if it configures `codec`, otherwise that codec with default settings.
+    #[must_use]
+    pub fn or_default_of(self, codec: Codec) -> Self {
+        if self.codec() == codec { self } else { codec.into() }
     }
 }
 
-impl core::error::Error for UnsupportedFormat {}
+impl fmt::Display for CodecConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.codec().name())?;
+        self.options().map_or(Ok(()), |options| write!(f, ":{options}"))
+    }
+}
 
-/// The remedy names the packages of Debian and Ubuntu, of Fedora and Alpine, and of Arch.
-const LAME_MISSING: &str = "the library libmp3lame.so.0 cannot be loaded: install LAME (package \
-     libmp3lame0, lame-libs or lame)";
+impl FromStr for CodecConfig {
+    type Err = CodecConfigError;
 
-/// Checks that `block` is valid for an encoder of `spec` and `frames`.
-fn check_block(block: &Block, spec: SampleSpec, frames: Frames) -> Result<(), EncodeError> {
-    let same =
-        block.rate() == spec.rate && block.layout() == spec.layout && block.frames() == frames;
-    if same { Ok(()) } else { Err(EncodeError::Shape) }
+    fn from_str(text: &str) -> Result<Self, CodecConfigError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let codec: Codec = name.parse().map_err(|_| CodecConfigError::UnknownCodec)?;
+        let config = Self::from(codec);
+        if options.is_empty() { Ok(config) } else { config.with_options(options) }
+    }
 }
 
 #[cfg(test)]

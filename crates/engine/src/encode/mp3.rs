@@ -17,7 +17,9 @@ use aulos_core::{Block, Codec, Frames, SampleSpec};
 
 pub use frame::{Mp3FrameEncoder, Mp3FrameShape};
 
-use super::{EncodeError, Encoder, Mp3Config, Mp3Library, UnsupportedFormat, check_block};
+use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block};
+use super::mp3_config::{Mp3Config, Mp3Library};
+use super::settings::{CodecConfigError, CodecSettings};
 
 /// MP3 encoder: the frames that are complete with a block.
 ///
@@ -127,6 +129,26 @@ impl Mp3Encoder {
         }
         self.encoded.drain(..taken);
         if self.encoded.len() > MAX_PENDING_BYTES { Err(EncodeError::Codec) } else { Ok(()) }
+    }
+}
+
+impl CodecSettings for Mp3Config {
+    const CODEC: Codec = Codec::Mp3;
+
+    fn with_options(self, options: &str) -> Result<Self, CodecConfigError> {
+        self.with_options(options)
+    }
+
+    fn bitrate(self, spec: SampleSpec) -> Option<u32> {
+        Some(self.bitrate_at(spec.rate))
+    }
+
+    fn make_encoder(
+        self,
+        spec: SampleSpec,
+        block: Frames,
+    ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+        Ok(Box::new(Mp3Encoder::new(spec, block, self)?))
     }
 }
 

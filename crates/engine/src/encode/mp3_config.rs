@@ -4,6 +4,8 @@ use core::fmt;
 
 use aulos_core::SampleRate;
 
+use super::settings::{CodecConfigError, SettingError};
+
 /// Settings of the MP3 encoder. Prints as `192k`, `128k,lame` or `128k,builtin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plain record of settings")]
@@ -43,12 +45,14 @@ impl Mp3Config {
         let most = if rate.hz() < Self::MPEG_1_HZ { MPEG_2_MAX_BITRATE } else { u32::MAX };
         self.bitrate.min(most)
     }
+}
 
+impl Mp3Config {
     /// Parses settings; what `options` leaves out is as in `self`.
     ///
     /// # Errors
-    /// [`Mp3ConfigError`].
-    pub fn with_options(self, options: &str) -> Result<Self, Mp3ConfigError> {
+    /// [`CodecConfigError`].
+    pub fn with_options(self, options: &str) -> Result<Self, CodecConfigError> {
         let (mut bitrate, mut library) = (None, None);
         for option in options.split(',') {
             let option = option.trim().to_ascii_lowercase();
@@ -58,10 +62,10 @@ impl Mp3Config {
                 text if text.starts_with(|c: char| c.is_ascii_digit()) => {
                     bitrate.replace(parse_bitrate(text)?).is_some()
                 }
-                _ => return Err(Mp3ConfigError::UnknownOption),
+                _ => return Err(UNKNOWN_OPTION),
             };
             if repeated {
-                return Err(Mp3ConfigError::Repeated);
+                return Err(REPEATED);
             }
         }
         Ok(Self {
@@ -82,52 +86,25 @@ impl fmt::Display for Mp3Config {
     }
 }
 
-/// Why a text is none of settings of MP3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mp3ConfigError {
-    /// Not a bit rate of MP3.
-    Bitrate,
-    /// A setting that MP3 does not have.
-    UnknownOption,
-    /// A setting appears twice.
-    Repeated,
-}
-
-impl Mp3ConfigError {
-    /// The correction to suggest.
-    #[must_use]
-    pub const fn remedy(self) -> &'static str {
-        match self {
-            Self::Bitrate => {
-                "use 32k, 40k, 48k, 56k, 64k, 80k, 96k, 112k, 128k, 160k, 192k, 224k, 256k or 320k"
-            }
-            Self::UnknownOption => {
-                "mp3 takes a bit rate and an encoder, `builtin` or `lame`, as in 128k,lame"
-            }
-            Self::Repeated => "give the bit rate and the encoder at most once each",
-        }
-    }
-}
-
-impl fmt::Display for Mp3ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bitrate => "mp3 does not have this bit rate",
-            Self::UnknownOption => "unknown setting of mp3",
-            Self::Repeated => "a setting is given twice",
-        })
-    }
-}
-
-impl core::error::Error for Mp3ConfigError {}
-
-fn parse_bitrate(text: &str) -> Result<u32, Mp3ConfigError> {
+fn parse_bitrate(text: &str) -> Result<u32, CodecConfigError> {
     let (number, unit) = text.strip_suffix('k').map_or((text, 1), |number| (number, 1_000));
     let rate = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
     rate.filter(|rate| rate.is_multiple_of(1_000) && MP3_KBPS.contains(&(rate / 1_000)))
-        .ok_or(Mp3ConfigError::Bitrate)
+        .ok_or(BITRATE)
 }
+
+pub(super) const BITRATE: CodecConfigError = SettingError::new(
+    "mp3 does not have this bit rate",
+    "use 32k, 40k, 48k, 56k, 64k, 80k, 96k, 112k, 128k, 160k, 192k, 224k, 256k or 320k",
+);
+pub(super) const UNKNOWN_OPTION: CodecConfigError = SettingError::new(
+    "unknown setting of mp3",
+    "mp3 takes a bit rate and an encoder, `builtin` or `lame`, as in 128k,lame",
+);
+pub(super) const REPEATED: CodecConfigError = SettingError::new(
+    "a setting is given twice",
+    "give the bit rate and the encoder at most once each",
+);
 
 /// The bit rates of MPEG 1, layer III, in kbit/s (ISO/IEC 11172-3, 2.4.2.3).
 pub const MP3_KBPS: [u32; 14] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];

@@ -7,10 +7,9 @@ use core::fmt;
 use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use aulos_opus::{Application, EncoderConfig, OpusEncoder};
 
-use super::config;
-use super::{
-    Effort, EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block,
-};
+use super::encoder::{Effort, EncodeError, Encoder, UnsupportedFormat, check_block};
+use super::opus_config::{self, OpusConfig, RateControl};
+use super::settings::{CodecConfigError, CodecSettings};
 use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
 /// Opus encoder: one packet per block.
@@ -29,7 +28,7 @@ pub struct OpusPacketEncoder {
 
 impl OpusPacketEncoder {
     /// The default bit rate, in bits per second.
-    pub const DEFAULT_BITRATE: u32 = config::DEFAULT_BITRATE;
+    pub const DEFAULT_BITRATE: u32 = opus_config::DEFAULT_BITRATE;
 
     /// Delay of a decoder's output relative to the encoder's input: the overlap of the transform,
     /// and the look-ahead for speech.
@@ -88,6 +87,26 @@ fn check(spec: SampleSpec, block: Frames) -> Result<(), UnsupportedFormat> {
         return Err(UnsupportedFormat::BlockLength(Codec::Opus));
     }
     Ok(())
+}
+
+impl CodecSettings for OpusConfig {
+    const CODEC: Codec = Codec::Opus;
+
+    fn with_options(self, options: &str) -> Result<Self, CodecConfigError> {
+        self.with_options(options)
+    }
+
+    fn bitrate(self, _: SampleSpec) -> Option<u32> {
+        Some(self.bitrate)
+    }
+
+    fn make_encoder(
+        self,
+        spec: SampleSpec,
+        block: Frames,
+    ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+        Ok(Box::new(OpusPacketEncoder::with_config(spec, block, self)?))
+    }
 }
 
 impl Encoder for OpusPacketEncoder {

@@ -1,9 +1,12 @@
 //! Uncompressed samples.
 
-use aulos_core::{Block, Codec, SampleSpec};
+use core::fmt;
+
+use aulos_core::{Block, Codec, Frames, SampleSpec, Span};
 use aulos_dsp::Dither;
 
-use super::{EncodeError, Encoder, check_block};
+use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block};
+use super::settings::{CodecConfigError, CodecSettings};
 
 /// Interleaved little-endian samples in the spec's own format.
 ///
@@ -22,6 +25,37 @@ impl PcmEncoder {
     #[must_use]
     pub fn new(spec: SampleSpec) -> Self {
         Self { spec, dither: Dither::default(), clipped: 0 }
+    }
+}
+
+/// Settings of PCM: there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "it has no fields")]
+pub struct PcmConfig;
+
+impl CodecSettings for PcmConfig {
+    const CODEC: Codec = Codec::Pcm;
+
+    fn with_options(self, _: &str) -> Result<Self, CodecConfigError> {
+        Err(CodecConfigError::NoSettings)
+    }
+
+    fn bitrate(self, spec: SampleSpec) -> Option<u32> {
+        u32::try_from(spec.bytes(spec.rate.frames(Span::from_secs(1))) * 8).ok()
+    }
+
+    fn make_encoder(
+        self,
+        spec: SampleSpec,
+        _: Frames,
+    ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+        Ok(Box::new(PcmEncoder::new(spec)))
+    }
+}
+
+impl fmt::Display for PcmConfig {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use aulos_dsp::g711::{self, G711Law};
 use aulos_dsp::{Dither, Resampler, g722, remix};
 
-use super::{EncodeError, Encoder, check_block};
+use super::encoder::{EncodeError, Encoder, check_block};
 
 /// Sample encoding of [`RtpPayloadEncoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,6 @@
-use aulos_core::{ChannelLayout, SampleFormat, SampleRate};
+mod settings;
+
+use aulos_core::{Block, ChannelLayout, SampleFormat, SampleRate};
 
 use super::*;
 use crate::codec_guard::{CodecLibrary, fault};
@@ -244,7 +246,7 @@ fn encode_with_fault(
 #[test]
 fn a_block_at_which_the_library_panics_is_encoded_by_a_new_one() {
     let cases = [
-        (CodecConfig::Flac { level: 5 }, CodecLibrary::FlacCodec),
+        (CodecConfig::Flac(FlacConfig { level: 5 }), CodecLibrary::FlacCodec),
         (CodecConfig::Opus(OpusConfig::default()), CodecLibrary::UnsafeLibopus),
         (CodecConfig::Mp3(Mp3Config::default()), CodecLibrary::RustyMp3),
     ];

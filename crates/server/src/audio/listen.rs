@@ -70,7 +70,7 @@ pub(super) fn accept(
         ListenFormat::Playlist(kind, extension) => {
             let Some(running) = &inner.stations[station] else { return };
             let (name, spec) = (&running.config.name, running.config.spec);
-            let extension = extension.or_else(|| mp3_extension(spec));
+            let extension = extension.or_else(|| playlist_extension(spec));
             let list = playlist(kind, &wanted, (name, extension), socket.is_https());
             return socket.respond_and_close(list.as_bytes());
         }
@@ -160,11 +160,10 @@ fn format_of_extension(ending: &str) -> ListenFormat {
     }
 }
 
-/// The extension of MP3, for a station that can have it.
-fn mp3_extension(spec: SampleSpec) -> Option<&'static str> {
-    let row = CODECS.iter().find(|row| row.codec == Codec::Mp3)?;
-    let is_supported = row.supports(SampleSpec { format: row.nearest_format(spec.format), ..spec });
-    row.extensions.first().copied().filter(|_| is_supported)
+/// The extension of a codec that players know, if it can encode this spec.
+fn playlist_extension(spec: SampleSpec) -> Option<&'static str> {
+    let row = CODECS.iter().find(|row| row.is_for_playlists && row.can_encode(spec))?;
+    row.extensions.first().copied()
 }
 
 fn playlist(
@@ -256,7 +255,7 @@ mod tests {
         }
         let wanted = ListenRequest::parse(b"GET /listen/x HTTP/1.1\r\nHost: a:1\r\n\r\n").unwrap();
         let list = |spec: &str| {
-            let extension = mp3_extension(spec.parse().unwrap());
+            let extension = playlist_extension(spec.parse().unwrap());
             playlist(PlaylistKind::M3u, &wanted, ("x y", extension), false)
         };
         assert!(list("48000:16:2").ends_with("\r\nhttp://a:1/listen/x%20y.mp3\r\n"));

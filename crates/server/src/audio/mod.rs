@@ -53,7 +53,7 @@ use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
 use announcements::SoundThreads;
 use sources::counters::SourceCounters;
-use sources::{djs, links, snapcast};
+use sources::{djs, links};
 use state::{AudioState, RunningStation};
 use station_recorder::RecorderManager;
 
@@ -395,7 +395,7 @@ impl AudioBackend for Audio {
             inner.rtp.open_sources();
             rtp::open_outputs(inner);
             recordings::retry(inner);
-            snapcast::log_obstacles(inner);
+            sources::log_obstacles(inner);
             flush_due(inner);
         });
     }

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aulos_control::backend::StationState;
+use aulos_engine::codec_guard::CodecLibrary;
 
 use super::table::{Metric, Values};
 
@@ -84,16 +85,9 @@ pub(super) const SERVER: &[Metric] = &[
     Metric::counter(
         "aulos_codec_panics_total",
         "Panics of codec libraries; each time a new decoder or encoder went on.",
-        Values::Counters(&[
-            ("codec_panics_unsafe_libopus", &["unsafe-libopus"]),
-            ("codec_panics_flac_codec", &["flac-codec"]),
-            ("codec_panics_rusty_mp3", &["rusty_mp3"]),
-            ("codec_panics_symphonia", &["symphonia"]),
-            ("codec_panics_syom", &["syom"]),
-            ("codec_panics_lofty", &["lofty"]),
-        ]),
+        Values::Counters(CodecLibrary::COUNTERS),
     )
-    .labels(&[("library", CODEC_LIBRARIES)]),
+    .labels(&[("library", CodecLibrary::NAMES)]),
     Metric::counter(
         "aulos_log_lines_lost_total",
         "Lines of the log that were lost: they were not read in time, or could not be written.",
@@ -135,8 +129,6 @@ pub(super) const SERVER: &[Metric] = &[
     .labels(&[("reason", &["evicted", "not_remembered", "not_restored"])]),
 ];
 
-const CODEC_LIBRARIES: &[&str] =
-    &["unsafe-libopus", "flac-codec", "rusty_mp3", "symphonia", "syom", "lofty"];
 const PORTS: &[&str] = &["stream", "control", "http", "live_source", "control_plane"];
 const HANDSHAKES: &[&str] = &["ok", "invalid", "closed", "timeout"];
 const CLOSED: &[&str] = &[

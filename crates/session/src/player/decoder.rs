@@ -32,7 +32,7 @@ impl ChunkDecoder {
             Codec::Flac => Kind::Flac(Vec::new()),
             Codec::Opus => Kind::Opus(OpusPacketDecoder::new(spec.rate, spec.layout.channels())?),
             // No codec of Snapcast.
-            Codec::Mp3 => return None,
+            _ => return None,
         };
         Some(Self { spec, kind })
     }

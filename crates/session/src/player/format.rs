@@ -56,7 +56,7 @@ impl StreamFormat {
             Codec::Pcm => pcm_spec(header),
             Codec::Flac => flac_spec(header),
             Codec::Opus => opus_spec(header),
-            Codec::Mp3 => return Err(UnsupportedStream::Codec(codec.name().to_owned())),
+            _ => return Err(UnsupportedStream::Codec(codec.name().to_owned())),
         };
         let spec = spec.filter(|spec| codec.info().supports(*spec) || codec == Codec::Pcm);
         spec.map(|spec| Self { codec, spec }).ok_or(UnsupportedStream::Header(codec))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use aulos_config::units;
 use aulos_core::Span;
-use aulos_files::record::format::FILE_FORMATS;
+use aulos_files::record::format::{FILE_FORMAT_NAMES, FILE_FORMATS, FileFormatInfo};
 use clap::Args;
 
 #[derive(Debug, Args)]
@@ -13,13 +13,10 @@ pub(in crate::cli) struct RecordArgs {
     /// (48000 Hz, 16 bit, stereo) from standard input
     #[arg(value_name = "SOURCE")]
     pub(super) source: String,
-    /// Output file: .wav, .flac, .opus or .mp3; may contain strftime codes, as in %Y-%m-%d
-    ///
-    /// An existing file is never overwritten. An incomplete file has the suffix `.part`.
-    #[arg(value_name = "OUT")]
+    #[arg(value_name = "OUT", help = out_help(), long_help = out_long_help())]
     pub(super) out: PathBuf,
     /// File format [default: that of the extension of OUT]
-    #[arg(long, value_name = "wav|flac|opus|mp3", value_parser = FILE_FORMATS.each_ref().map(|row| row.name))]
+    #[arg(long, value_name = FILE_FORMAT_NAMES, value_parser = FILE_FORMATS.each_ref().map(|row| row.name))]
     pub(super) format: Option<String>,
     /// Bits per sample: 16, 24 or, in wav only, 32 (floating point) [default: 16]
     #[arg(long, value_name = "16|24|32", value_parser = clap::value_parser!(u32).range(16..=32))]
@@ -60,4 +57,24 @@ pub(in crate::cli) struct RecordArgs {
     /// Read a file as fast as possible instead of in real time
     #[arg(long)]
     pub(super) no_pace: bool,
+}
+
+fn out_help() -> String {
+    let endings = FileFormatInfo::alternatives(|row| format!(".{}", row.name));
+    format!("Output file: {endings}; may contain strftime codes, as in %Y-%m-%d")
+}
+
+fn out_long_help() -> String {
+    let more = "An existing file is never overwritten. An incomplete file has the suffix `.part`.";
+    format!("{}\n\n{more}", out_help())
+}
+
+/// The long description of `aulos record`.
+pub(in crate::cli) fn about() -> String {
+    let formats = FileFormatInfo::alternatives(|row| row.title.to_owned());
+    format!(
+        "Record a source into files\n\nWrites {formats}, and starts a new file after a duration, at \
+         a size or at full hours, without a gap between files. After a crash at most the last half \
+         second is missing; after a power failure, at most the last six seconds."
+    )
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
-use aulos_engine::encode::Mp3Config;
 use aulos_engine::recorder::{
     ClockZone, CommandTime, DEFAULT_CAPACITY, DEFAULT_PRE_ROLL, PauseMode, RecordTap,
     RecorderCommand, RecordingState, Rotation, TapPoint, record_tap,
@@ -99,8 +98,8 @@ fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure
         let message = format!("{}: unknown file format\n    hint: {hint}", args.out.display());
         return Err(Failure::new(Exit::Usage, message));
     };
-    let (bits, kbps, mp3) = (args.bits, args.kbps, Mp3Config::default());
-    let settings = FormatSettings { bits, usual_bits: DEFAULT_BITS, kbps, mp3 };
+    let (bits, kbps) = (args.bits, args.kbps);
+    let settings = FormatSettings { bits, usual_bits: DEFAULT_BITS, kbps, codecs: &[] };
     row.with(settings).map_err(|_| {
         let (option, value, hint) = match (bits, kbps) {
             (None, Some(kbps)) => {

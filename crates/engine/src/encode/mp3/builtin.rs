@@ -5,9 +5,9 @@ use aulos_core::{Codec, Frames};
 use rusty_mp3::Mp3Encode;
 use rusty_mp3::header::FrameHeader;
 
+use super::super::encoder::{EncodeError, UnsupportedFormat};
 use super::frame::{Mp3FrameEncoder, Mp3FrameShape};
 use crate::codec_guard::{CodecLibrary, GuardedCodec};
-use crate::encode::{EncodeError, UnsupportedFormat};
 
 /// `rusty_mp3`, frame by frame: its stream-level encoder keeps every frame until the end.
 pub(super) struct BuiltinLibrary {

@@ -2,7 +2,8 @@
 
 use aulos_core::{Codec, Frames, SampleSpec};
 
-use crate::encode::{EncodeError, MP3_KBPS, Mp3Config, UnsupportedFormat};
+use super::super::encoder::{EncodeError, UnsupportedFormat};
+use super::super::mp3_config::{MP3_KBPS, Mp3Config};
 
 /// Makes MP3 frames of a constant bit rate.
 pub trait Mp3FrameEncoder: Send {

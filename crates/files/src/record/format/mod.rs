@@ -23,7 +23,6 @@
 //! `docs/decisions/recording-formats.md` has the formats that were rejected.
 
 mod flac;
-mod make_encoder;
 mod markers;
 mod mp3;
 mod opus;
@@ -37,38 +36,19 @@ use core::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate, SampleSpec, Utc};
-use aulos_engine::encode::{EncodeError, Mp3Config};
+use aulos_engine::encode::EncodeError;
 use aulos_proto::Patch;
 
 use super::report::SegmentLoudness;
 
-pub use make_encoder::{UnsupportedFileFormat, make_file_encoder};
 pub use markers::write_markers;
 pub(crate) use opus::OpusFileEncoder;
-pub use repair::{RepairError, RepairReport, repair};
-pub use table::{FILE_FORMATS, FileFormatInfo, FormatSettings, UnknownFileFormat};
+pub use repair::{RepairError, RepairReport};
+pub use table::{
+    FILE_FORMAT_NAMES, FILE_FORMATS, FileFormat, FileFormatInfo, FormatSettings, UnknownFileFormat,
+    UnsupportedFileFormat, make_file_encoder, repair,
+};
 pub(crate) use wave::WaveFileEncoder;
-
-/// Format of a recording. Parses and prints as `wav:16`, `wav:24`, `wav:f32`, `flac:16`, `flac:24`,
-/// `opus:128k`, `mp3:192k`; `wav` and `flac` alone mean 16 bits, `opus` and `mp3` 192 kb/s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FileFormat {
-    /// Broadcast Wave; RF64 beyond 4 GiB.
-    Wav(WavEncoding),
-    /// FLAC; lossless at its bit depth.
-    Flac {
-        /// 16 or 24.
-        bits: u16,
-    },
-    /// Opus in Ogg.
-    Opus {
-        /// Approximate bit rate, 6,000 to 510,000.
-        bits_per_second: u32,
-    },
-    /// MP3 with an ID3 tag and an Info frame.
-    Mp3(Mp3Config),
-}
 
 /// Sample format of a WAVE recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,19 +68,6 @@ impl WavEncoding {
             Self::S16 => SampleFormat::S16Le,
             Self::S24 => SampleFormat::S24Le,
             Self::F32 => SampleFormat::F32,
-        }
-    }
-}
-
-impl FileFormat {
-    /// Extension of file names, without the dot.
-    #[must_use]
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Self::Wav(_) => "wav",
-            Self::Flac { .. } => "flac",
-            Self::Opus { .. } => "opus",
-            Self::Mp3(_) => "mp3",
         }
     }
 }

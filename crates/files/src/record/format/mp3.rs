@@ -5,7 +5,7 @@
 
 use aulos_core::{Codec, Frames, SampleFormat};
 use aulos_engine::encode::{EncodeError, Encoder as _, Mp3Config, Mp3Encoder, UnsupportedFormat};
-use aulos_io::mp3::make_mp3_encoder;
+use aulos_io::encoder::make_mp3_encoder;
 use aulos_proto::Patch;
 use aulos_proto::mp3::{DECODER_DELAY, Mp3Info, Mp3Totals, crc16, id3_tag};
 

@@ -34,33 +34,7 @@ pub struct RepairReport {
     pub changed: bool,
 }
 
-/// Repairs the recording in `file`: WAVE, FLAC, Ogg Opus or MP3, identified by its first bytes. The
-/// file must be open for reading and writing.
-///
-/// Reads FLAC, Opus and MP3 completely, in pieces; of WAVE only the header. If the process is
-/// killed meanwhile, it can be called again. Does not sync.
-///
-/// # Errors
-/// [`RepairError`]; the file is unchanged, unless the disk failed during the repair.
-pub fn repair(file: &File) -> Result<RepairReport, RepairError> {
-    let mut magic = [0; 4];
-    match file.read_exact_at(&mut magic, 0) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            return Err(RepairError::Empty);
-        }
-        Err(error) => return Err(error.into()),
-    }
-    match &magic {
-        b"RIFF" | b"RF64" | b"BW64" => repair_wave(file),
-        b"fLaC" => repair_flac(file),
-        b"OggS" => repair_opus(file),
-        b"ID3\x04" => repair_mp3(file),
-        _ => Err(RepairError::UnknownFormat),
-    }
-}
-
-fn repair_wave(file: &File) -> Result<RepairReport, RepairError> {
+pub(super) fn repair_wave(file: &File) -> Result<RepairReport, RepairError> {
     let read = read_header(file, |bytes| match wav::parse(bytes) {
         Ok(wav::ParseOutcome::Complete(wave)) => Some(Ok(wave)),
         Ok(wav::ParseOutcome::Incomplete { needed }) => Some(Err(needed)),
@@ -170,7 +144,7 @@ const fn wave_report(
     }
 }
 
-fn repair_flac(file: &File) -> Result<RepairReport, RepairError> {
+pub(super) fn repair_flac(file: &File) -> Result<RepairReport, RepairError> {
     let (mut header, old) = match read_header(file, flac::FlacFileHeader::parse)? {
         HeaderParse::Parsed(bytes, header) => (header, bytes),
         HeaderParse::Truncated => return Err(RepairError::Empty),
@@ -203,7 +177,7 @@ fn repair_flac(file: &File) -> Result<RepairReport, RepairError> {
     Ok(RepairReport { frames, rate, channels, truncated_bytes, damaged_bytes, changed })
 }
 
-fn repair_opus(file: &File) -> Result<RepairReport, RepairError> {
+pub(super) fn repair_opus(file: &File) -> Result<RepairReport, RepairError> {
     let mut scanner = ogg::OggScanner::default();
     for_each_piece(file, 0, |bytes| scanner.push(bytes))?;
     let scan = scanner.finish();
@@ -233,7 +207,7 @@ fn repair_opus(file: &File) -> Result<RepairReport, RepairError> {
     Ok(RepairReport { frames, rate, channels, truncated_bytes, damaged_bytes, changed })
 }
 
-fn repair_mp3(file: &File) -> Result<RepairReport, RepairError> {
+pub(super) fn repair_mp3(file: &File) -> Result<RepairReport, RepairError> {
     let mut scanner = mp3::Mp3Scanner::default();
     for_each_piece(file, 0, |bytes| scanner.push(bytes))?;
     let scan = scanner.finish().map_err(|error| match error {

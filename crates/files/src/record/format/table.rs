@@ -1,11 +1,51 @@
-//! The recording formats: one row each, and their text form.
+//! The recording formats: a variant and a row each, their text form and their encoders.
 
 use core::fmt;
 use core::str::FromStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 
-use aulos_engine::encode::{MP3_KBPS, Mp3Config, OpusPacketEncoder};
+use aulos_engine::encode::{
+    CodecConfig, MP3_KBPS, Mp3Config, OpusPacketEncoder, UnsupportedFormat,
+};
 
-use super::{FileFormat, WavEncoding};
+use super::repair::{self, RepairError, RepairReport};
+use super::{FileEncoder, FileMetadata, WavEncoding, flac, mp3, opus, wave};
+
+/// Format of a recording. Parses and prints as `wav:16`, `wav:24`, `wav:f32`, `flac:16`, `flac:24`,
+/// `opus:128k`, `mp3:192k`; `wav` and `flac` alone mean 16 bits, `opus` and `mp3` 192 kb/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileFormat {
+    /// Broadcast Wave; RF64 beyond 4 GiB.
+    Wav(WavEncoding),
+    /// FLAC; lossless at its bit depth.
+    Flac {
+        /// 16 or 24.
+        bits: u16,
+    },
+    /// Opus in Ogg.
+    Opus {
+        /// Approximate bit rate, 6,000 to 510,000.
+        bits_per_second: u32,
+    },
+    /// MP3 with an ID3 tag and an Info frame.
+    Mp3(Mp3Config),
+}
+
+impl FileFormat {
+    /// Extension of file names, without the dot.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Wav(_) => "wav",
+            Self::Flac { .. } => "flac",
+            Self::Opus { .. } => "opus",
+            Self::Mp3(_) => "mp3",
+        }
+    }
+}
 
 impl fmt::Display for FileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,24 +84,28 @@ pub struct FileFormatInfo {
     pub title: &'static str,
     /// Media type of a file.
     pub media_type: &'static str,
+    /// What its files begin with.
+    begins: &'static [&'static [u8; 4]],
+    /// See [`repair`].
+    repair: fn(&File) -> Result<RepairReport, RepairError>,
     /// The format of the text behind the colon, as in `wav:24`.
     parse: fn(Option<&str>) -> Option<FileFormat>,
     /// The format with these settings; the error says what to write.
-    with: fn(FormatSettings) -> Result<FileFormat, &'static str>,
+    with: fn(FormatSettings<'_>) -> Result<FileFormat, &'static str>,
 }
 
 /// Settings of a recording format, in the notation of configuration and command line.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a plain record of settings")]
-pub struct FormatSettings {
+pub struct FormatSettings<'a> {
     /// Bits per sample; by default as close as possible to `usual_bits`.
     pub bits: Option<u32>,
     /// Bits per sample of the sound.
     pub usual_bits: u32,
     /// Bit rate in kbit/s of formats with a loss.
     pub kbps: Option<u32>,
-    /// Encoder and usual bit rate of MP3.
-    pub mp3: Mp3Config,
+    /// Settings of codecs: encoders and usual bit rates.
+    pub codecs: &'a [CodecConfig],
 }
 
 /// All recording formats.
@@ -70,6 +114,8 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
         name: "wav",
         title: "WAVE",
         media_type: "audio/wav",
+        begins: &[b"RIFF", b"RF64", b"BW64"],
+        repair: repair::repair_wave,
         parse: |detail| match detail {
             None | Some("16") => Some(FileFormat::Wav(WavEncoding::S16)),
             Some("24") => Some(FileFormat::Wav(WavEncoding::S24)),
@@ -87,6 +133,8 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
         name: "flac",
         title: "FLAC",
         media_type: "audio/flac",
+        begins: &[b"fLaC"],
+        repair: repair::repair_flac,
         parse: |detail| match detail {
             None | Some("16") => Some(FileFormat::Flac { bits: 16 }),
             Some("24") => Some(FileFormat::Flac { bits: 24 }),
@@ -102,6 +150,8 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
         name: "opus",
         title: "Ogg Opus",
         media_type: "audio/ogg",
+        begins: &[b"OggS"],
+        repair: repair::repair_opus,
         parse: |detail| {
             let bits_per_second =
                 detail.map_or(Some(OpusPacketEncoder::DEFAULT_BITRATE), bits_per_second)?;
@@ -118,25 +168,42 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
         name: "mp3",
         title: "MP3",
         media_type: "audio/mpeg",
+        begins: &[b"ID3\x04"],
+        repair: repair::repair_mp3,
         parse: |detail| match detail {
             None => Some(FileFormat::Mp3(Mp3Config::default())),
             Some(detail) => Mp3Config::default().with_options(detail).ok().map(FileFormat::Mp3),
         },
         with: |settings| {
+            let mut mp3 = settings.codecs.iter().filter_map(|codec| match codec {
+                CodecConfig::Mp3(mp3) => Some(*mp3),
+                _ => None,
+            });
+            let mp3 = mp3.next().unwrap_or_default();
             let bitrate = match settings.kbps {
-                None => settings.mp3.bitrate,
+                None => mp3.bitrate,
                 Some(kbps) if MP3_KBPS.contains(&kbps) => kbps * 1_000,
                 Some(_) => return Err(MP3_RATES),
             };
             match settings.bits {
-                None => Ok(FileFormat::Mp3(Mp3Config { bitrate, ..settings.mp3 })),
+                None => Ok(FileFormat::Mp3(Mp3Config { bitrate, ..mp3 })),
                 Some(_) => Err("kbps = 192 sets the bit rate of MP3"),
             }
         },
     },
 ];
 
+/// The names of all formats, for usage lines.
+pub const FILE_FORMAT_NAMES: &str = "wav|flac|opus|mp3";
+
 impl FileFormatInfo {
+    /// What `text` gives for each format, as a list of alternatives: `a, b or c`.
+    pub fn alternatives(text: impl Fn(&Self) -> String) -> String {
+        let texts: Vec<_> = FILE_FORMATS.iter().map(text).collect();
+        let [head @ .., last] = &*texts else { return String::new() };
+        format!("{} or {last}", head.join(", "))
+    }
+
     /// The row of a name, which is also the extension of files.
     #[must_use]
     pub fn of_name(name: &str) -> Option<&'static Self> {
@@ -147,9 +214,107 @@ impl FileFormatInfo {
     ///
     /// # Errors
     /// What to write instead, when the format does not have this number of bits or this bit rate.
-    pub fn with(&self, settings: FormatSettings) -> Result<FileFormat, &'static str> {
+    pub fn with(&self, settings: FormatSettings<'_>) -> Result<FileFormat, &'static str> {
         (self.with)(settings)
     }
+}
+
+/// Begins a file: appends its header to `out`.
+///
+/// # Errors
+/// [`UnsupportedFileFormat`] when the format cannot store the sound.
+///
+/// # Examples
+/// ```
+/// use aulos_core::{ChannelLayout, Frames, SampleRate};
+/// use aulos_files::record::format::{FileFormat, FileMetadata, make_file_encoder};
+///
+/// let format: FileFormat = "flac:24".parse()?;
+/// let start = std::time::UNIX_EPOCH;
+/// let metadata = FileMetadata::new(SampleRate::HZ_48000, ChannelLayout::STEREO, "Hall", start);
+/// let (mut file, mut out, mut patches) = (Vec::new(), Vec::new(), Vec::new());
+/// let mut encoder = make_file_encoder(format, &metadata, &mut out)?;
+/// for round in 0..50 {
+///     encoder.write(&[0.25; 2 * 960], &mut out)?;
+///     if round % 10 == 9 {
+///         encoder.flush(&mut out, &mut patches);
+///     }
+///     file.append(&mut out);
+///     for patch in patches.drain(..) {
+///         let at = patch.at() as usize;
+///         file[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
+///     }
+/// }
+/// assert_eq!(encoder.frames(), Frames(48_000));
+/// encoder.finish(&mut out, &mut patches)?;
+/// let next = metadata.after(Frames(48_000));
+/// assert_eq!(next.time_reference, Frames(48_000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn make_file_encoder(
+    format: FileFormat,
+    metadata: &FileMetadata,
+    out: &mut Vec<u8>,
+) -> Result<Box<dyn FileEncoder>, UnsupportedFileFormat> {
+    let unsupported = |reason| UnsupportedFileFormat { format, reason };
+    Ok(match format {
+        FileFormat::Wav(samples) => Box::new(wave::make_encoder(samples, metadata, out)),
+        FileFormat::Flac { bits } => {
+            Box::new(flac::FlacFileEncoder::new(bits, metadata, out).map_err(unsupported)?)
+        }
+        FileFormat::Opus { bits_per_second } => {
+            Box::new(opus::make_encoder(bits_per_second, metadata, out).map_err(unsupported)?)
+        }
+        FileFormat::Mp3(config) => {
+            Box::new(mp3::Mp3FileEncoder::new(config, metadata, out).map_err(unsupported)?)
+        }
+    })
+}
+
+/// A format that cannot store the sound of a station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnsupportedFileFormat {
+    /// The format.
+    pub format: FileFormat,
+    /// Reason.
+    pub reason: UnsupportedFormat,
+}
+
+impl fmt::Display for UnsupportedFileFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let instead = match (self.format, self.reason) {
+            (FileFormat::Opus { .. }, UnsupportedFormat::Rate(_)) => {
+                "record flac or wav, or run the station at 48000 Hz"
+            }
+            (FileFormat::Opus { .. } | FileFormat::Mp3(_), _) => "record flac or wav",
+            _ => "record wav",
+        };
+        write!(f, "{}: {instead}", self.reason)
+    }
+}
+
+impl core::error::Error for UnsupportedFileFormat {}
+
+/// Repairs the recording in `file`: WAVE, FLAC, Ogg Opus or MP3, identified by its first bytes. The
+/// file must be open for reading and writing.
+///
+/// Reads FLAC, Opus and MP3 completely, in pieces; of WAVE only the header. If the process is
+/// killed meanwhile, it can be called again. Does not sync.
+///
+/// # Errors
+/// [`RepairError`]; the file is unchanged, unless the disk failed during the repair.
+pub fn repair(file: &File) -> Result<RepairReport, RepairError> {
+    let mut magic = [0; 4];
+    match file.read_exact_at(&mut magic, 0) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(RepairError::Empty);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let row = FILE_FORMATS.iter().find(|row| row.begins.contains(&&magic));
+    row.map_or(Err(RepairError::UnknownFormat), |row| (row.repair)(file))
 }
 
 /// The remedy for a bit rate that MP3 does not have.
@@ -187,6 +352,13 @@ impl core::error::Error for UnknownFileFormat {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usage_lines_name_every_format() {
+        assert_eq!(FILE_FORMATS.each_ref().map(|row| row.name).join("|"), FILE_FORMAT_NAMES);
+        let titles = FileFormatInfo::alternatives(|row| row.title.to_owned());
+        assert_eq!(titles, "WAVE, FLAC, Ogg Opus or MP3");
+    }
 
     #[test]
     fn a_printed_format_parses_to_itself() {

@@ -19,19 +19,14 @@ impl SourceCounters {
     /// The values for the status; their names are stable.
     pub(crate) fn values(&self) -> Vec<(&'static str, u64)> {
         let Self { djs, feeders, snapcast } = self;
-        let FeederCounters { fifos, refused, overruns } = feeders;
-        let counters = [
+        let djs = [
             ("djs_on_air", &djs.started),
             ("djs_cut_stalled", &djs.stalled),
             ("djs_cut_unplayable", &djs.unplayable),
             ("djs_broken", &djs.broken),
-            ("source_connections_refused_request", refused),
-            ("source_device_overruns", overruns),
-            ("fifos_recreated", &fifos.recreated),
-            ("fifos_reopened", &fifos.reopened),
-            ("fifos_blocked", &fifos.blocked),
         ];
-        let counters = counters.into_iter().chain(snapcast.named());
-        counters.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).collect()
+        let djs = djs.map(|(name, counter)| (name, counter.load(Ordering::Relaxed)));
+        let snapcast = snapcast.named().map(|(name, count)| (name, count.load(Ordering::Relaxed)));
+        djs.into_iter().chain(feeders.values()).chain(snapcast).collect()
     }
 }

@@ -66,6 +66,15 @@ pub(super) fn open(
     Ok((if standby.is_none() { input.with_standby(control) } else { input }, watch))
 }
 
+/// Logs what keeps chunks from being passed, when it changes.
+pub(super) fn log_obstacles(inner: &mut AudioState) {
+    for running in inner.stations.iter_mut().flatten() {
+        for source in &mut running.sources {
+            source.log_obstacle(&running.config.name);
+        }
+    }
+}
+
 /// Opens the last resort. A file is decoded completely and kept in memory.
 pub(super) fn last_resort(
     config: &SourceConfig,

@@ -62,15 +62,6 @@ pub(crate) fn pass_parts(
     (PassThroughHandles { config, sink }, queue)
 }
 
-/// Logs what keeps chunks from being passed, when it changes.
-pub(crate) fn log_obstacles(inner: &mut AudioState) {
-    for running in inner.stations.iter_mut().flatten() {
-        for source in &mut running.sources {
-            source.log_obstacle(&running.config.name);
-        }
-    }
-}
-
 /// Opens a source of `station`.
 pub(crate) fn open(
     source: &SnapcastSource,

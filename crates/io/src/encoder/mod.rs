@@ -5,11 +5,13 @@
 //! is wanted and missing, the built-in encoder encodes, so that no stream is silent; the
 //! configuration's check and the start of the server say so.
 
+mod mp3;
+
 use aulos_core::{Frames, SampleSpec};
-use aulos_engine::encode::{self, CodecConfig, Encoder, UnsupportedFormat};
+use aulos_engine::encode::{self, CodecConfig, Encoder, FlacConfig, UnsupportedFormat};
 use aulos_session::flac_stream::FlacStreamEncoder;
 
-use crate::mp3::{self, make_mp3_encoder};
+pub use mp3::make_mp3_encoder;
 
 /// Creates the encoder of a codec, as [`encode::make_encoder`] does, also by LAME.
 ///
@@ -22,7 +24,9 @@ pub fn make_encoder(
 ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
     Ok(match config {
         CodecConfig::Mp3(mp3) => Box::new(make_mp3_encoder(mp3, spec, block)?),
-        CodecConfig::Flac { level } => Box::new(FlacStreamEncoder::new(spec, block, level)?),
+        CodecConfig::Flac(FlacConfig { level }) => {
+            Box::new(FlacStreamEncoder::new(spec, block, level)?)
+        }
         config => encode::make_encoder(config, spec, block)?,
     })
 }
@@ -34,6 +38,16 @@ pub fn make_encoder(
 pub fn check_library(config: CodecConfig) -> Result<(), UnsupportedFormat> {
     match config {
         CodecConfig::Mp3(mp3) => mp3::check_library(mp3),
-        CodecConfig::Pcm | CodecConfig::Flac { .. } | CodecConfig::Opus(_) => Ok(()),
+        _ => Ok(()),
+    }
+}
+
+/// What encodes with these settings: a library of the system with its version, such as
+/// `lame 3.100`, or `built-in`.
+#[must_use]
+pub fn encoder_name(config: CodecConfig) -> String {
+    match config {
+        CodecConfig::Mp3(mp3) => mp3::encoder_name(mp3),
+        _ => "built-in".to_owned(),
     }
 }

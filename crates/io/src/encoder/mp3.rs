@@ -29,10 +29,8 @@ pub fn make_mp3_encoder(
     Mp3Encoder::new(spec, block, Mp3Config { library: Mp3Library::Builtin, ..config })
 }
 
-/// What encodes MP3 with these settings, with its version if it is LAME: `lame 3.100` or
-/// `built-in`.
-#[must_use]
-pub fn encoder_name(config: Mp3Config) -> String {
+/// See [`crate::encoder::encoder_name`].
+pub(super) fn encoder_name(config: Mp3Config) -> String {
     match lame_version() {
         Some(version) if config.library != Mp3Library::Builtin => format!("lame {version}"),
         _ => "built-in".to_owned(),
@@ -40,7 +38,7 @@ pub fn encoder_name(config: Mp3Config) -> String {
 }
 
 /// See [`crate::encoder::check_library`].
-pub(crate) fn check_library(config: Mp3Config) -> Result<(), UnsupportedFormat> {
+pub(super) fn check_library(config: Mp3Config) -> Result<(), UnsupportedFormat> {
     let is_there = config.library != Mp3Library::Lame || lame_version().is_some();
     if is_there { Ok(()) } else { Err(UnsupportedFormat::Library(Codec::Mp3)) }
 }
