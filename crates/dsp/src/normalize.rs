@@ -168,9 +168,9 @@ impl Normalizer {
         validate(settings, layout.channels())
     }
 
-    /// A normalizer for the same programme at another rate or with other channels: settings, level
-    /// and gain continue. Delayed sound stays in the old normalizer; statistics start again, and
-    /// dual mono ends with the second channel.
+    /// A normalizer for the same programme at another rate or with other channels, which have their
+    /// default positions: settings, level and gain continue. Delayed sound stays in the old
+    /// normalizer; statistics start again, and dual mono ends with the second channel.
     ///
     /// # Errors
     /// [`NormalizerError`] as for a new one.
@@ -179,9 +179,21 @@ impl Normalizer {
         rate: SampleRate,
         layout: ChannelLayout,
     ) -> Result<Self, NormalizerError> {
+        self.successor_with_positions(rate, ChannelPosition::default_for(layout))
+    }
+
+    /// The same for other channel positions.
+    ///
+    /// # Errors
+    /// [`NormalizerError`] as for a new one.
+    pub fn successor_with_positions(
+        &self,
+        rate: SampleRate,
+        positions: Vec<ChannelPosition>,
+    ) -> Result<Self, NormalizerError> {
         let mut settings = self.settings().clone();
-        settings.dual_mono &= layout.channels() == 1;
-        let mut new = Self::new(self.mode, settings.clone(), rate, layout)?;
+        settings.dual_mono &= positions.len() == 1;
+        let mut new = Self::with_positions(self.mode, settings.clone(), rate, positions)?;
         new.controller = self.controller.successor();
         new.controller.set_settings(settings);
         new.ramp = GainRamp::constant(new.controller.gain());
