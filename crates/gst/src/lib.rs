@@ -10,6 +10,7 @@
 //! decided without GStreamer is in modules that do not use it, and is tested without it.
 
 mod lock;
+mod meter;
 mod normalize;
 mod pcm;
 mod plugin;

@@ -4,10 +4,11 @@
 
 use gst::glib;
 
-use crate::normalize;
+use crate::{meter, normalize};
 
 fn plugin_init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-    normalize::register(plugin)
+    normalize::register(plugin)?;
+    meter::register(plugin)
 }
 
 gst::plugin_define!(

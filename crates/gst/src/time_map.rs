@@ -72,6 +72,11 @@ pub(crate) fn clock_time(nanos: u64) -> Option<gst::ClockTime> {
     (nanos < u64::MAX).then(|| gst::ClockTime::from_nseconds(nanos))
 }
 
+/// A duration of GStreamer's.
+pub(crate) fn span(time: gst::ClockTime) -> Span {
+    Span::from_nanos(i64::try_from(time.nseconds()).unwrap_or(i64::MAX))
+}
+
 /// As GStreamer's own elements for audio: larger differences are gaps.
 const LARGEST_JITTER_NS: u64 = 40_000_000;
 

@@ -18,7 +18,7 @@ use super::delayed::{DelayedNormalizer, OutputSpan};
 use super::mode::Mode;
 use crate::lock::lock;
 use crate::pcm::{PcmSpec, always_templates};
-use crate::time_map::clock_time;
+use crate::time_map::{clock_time, span};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -396,8 +396,7 @@ impl NormalizeImp {
             if stream.normalizer.is_jump(Some(start.nseconds())) {
                 return false;
             }
-            let span = Span::from_nanos(i64::try_from(duration.nseconds()).unwrap_or(0));
-            let frames = stream.spec.rate.frames(span).as_usize();
+            let frames = stream.spec.rate.frames(span(duration)).as_usize();
             stream.samples.clear();
             stream.samples.resize(frames * stream.spec.layout.channels(), 0.0);
             stream.process(Some(start))

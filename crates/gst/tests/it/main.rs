@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod meter;
 mod normalize;
 mod signals;
 
