@@ -171,6 +171,24 @@ impl Switch {
         Some(InputChange { from: from.filter(|from| Some(*from) != to), to, cause })
     }
 
+    /// Continues with other inputs, or with the same ones in another order: input n is from now on
+    /// what input `inputs[n]` was, or a new one.
+    pub fn rearrange(&mut self, inputs: &[Option<usize>]) {
+        let moved = |old: Option<usize>| {
+            old.and_then(|old| inputs.iter().position(|input| *input == Some(old)))
+        };
+        self.active = moved(self.active);
+        self.underrun_input = moved(self.underrun_input);
+        self.preference = self.preference.and_then(|preference| {
+            let input = moved(Some(preference.input))?;
+            Some(Preference { input, ..preference })
+        });
+        let record = |old: &Option<usize>| {
+            old.and_then(|old| self.inputs.get(old).copied()).unwrap_or(InputHealthTracker::NEW)
+        };
+        self.inputs = inputs.iter().map(record).collect();
+    }
+
     /// Reports that `input` ran dry on air without having ended.
     pub fn report_underrun(&mut self, now: Instant, input: usize) {
         if let Some(record) = self.inputs.get_mut(input) {

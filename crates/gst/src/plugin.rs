@@ -4,11 +4,12 @@
 
 use gst::glib;
 
-use crate::{meter, normalize};
+use crate::{fallback, meter, normalize};
 
 fn plugin_init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
     normalize::register(plugin)?;
-    meter::register(plugin)
+    meter::register(plugin)?;
+    fallback::register(plugin)
 }
 
 gst::plugin_define!(

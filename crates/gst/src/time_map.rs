@@ -77,6 +77,11 @@ pub(crate) fn span(time: gst::ClockTime) -> Span {
     Span::from_nanos(i64::try_from(time.nseconds()).unwrap_or(i64::MAX))
 }
 
+/// The same in GStreamer's form; a negative one is zero.
+pub(crate) fn nanoseconds(span: Span) -> gst::ClockTime {
+    gst::ClockTime::from_nseconds(u64::try_from(span.as_nanos()).unwrap_or(0))
+}
+
 /// As GStreamer's own elements for audio: larger differences are gaps.
 const LARGEST_JITTER_NS: u64 = 40_000_000;
 

@@ -213,6 +213,26 @@ fn a_sender_that_flaps_once_a_second_causes_one_switch() {
 }
 
 #[test]
+fn rearranged_inputs_keep_their_health_and_a_new_one_takes_its_place() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(3_000);
+    assert_eq!(world.switch.active(), Some(0));
+    world.switch.set_preference(Some(Preference { input: 0, until: None }));
+    world.senders = vec![Sender::FILE, Sender::LIVE, world.senders[0]];
+    world.switch.rearrange(&[Some(1), None, Some(0)]);
+    assert_eq!(world.switch.active(), Some(2));
+    assert_eq!(world.switch.preference(), Some(Preference { input: 2, until: None }));
+    assert!(matches!(world.switch.health(2), InputHealth::Healthy { .. }));
+    assert_eq!(world.switch.health(1), InputHealth::Connecting);
+    world.switch.set_preference(None);
+    world.run(100);
+    assert_eq!(world.switch.active(), Some(0), "the file has the highest priority now");
+    world.switch.rearrange(&[None]);
+    assert_eq!(world.switch.active(), None);
+}
+
+#[test]
 fn after_a_clean_end_everything_is_played_and_the_next_sender_is_trusted() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;

@@ -18,7 +18,7 @@ use super::delayed::{DelayedNormalizer, OutputSpan};
 use super::mode::Mode;
 use crate::lock::lock;
 use crate::pcm::{PcmSpec, always_templates};
-use crate::time_map::{clock_time, span};
+use crate::time_map::{clock_time, nanoseconds, span};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -133,8 +133,7 @@ impl Stream {
     }
 
     fn latency(&self) -> gst::ClockTime {
-        let span = self.spec.rate.span(self.normalizer.latency());
-        gst::ClockTime::from_nseconds(u64::try_from(span.as_nanos()).unwrap_or(0))
+        nanoseconds(self.spec.rate.span(self.normalizer.latency()))
     }
 }
 

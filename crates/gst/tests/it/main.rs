@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod fallback;
 mod meter;
 mod normalize;
 mod signals;

@@ -1,0 +1,15 @@
+//! `aulosfallback`: the best of several inputs.
+
+mod element;
+mod mixer;
+mod pad;
+mod track;
+mod wanted;
+
+use gst::glib;
+use gst::prelude::StaticType;
+
+pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    let element = element::Fallback::static_type();
+    gst::Element::register(Some(plugin), "aulosfallback", gst::Rank::NONE, element)
+}

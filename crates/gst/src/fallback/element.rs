@@ -1,0 +1,523 @@
+//! Pads, buffers, events and properties of the switch.
+
+use std::sync::{LazyLock, Mutex};
+
+use aulos_core::Span;
+use aulos_dsp::Dither;
+use aulos_engine::switch::{InputChange, SwitchCause};
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::prelude::*;
+use gst_base::subclass::prelude::*;
+
+use super::mixer::{LATENCY, Mixer, Rendered, Selection, running_time};
+use super::pad::FallbackPad;
+use super::wanted::Wanted;
+use crate::lock::lock;
+use crate::pcm::{CAPS, PcmSpec};
+use crate::time_map::{clock_time, nanoseconds, span};
+
+/// The stream that is put out.
+#[derive(Default)]
+struct Stream {
+    output: Option<Output>,
+    /// The inputs of the mixer, in the order of priority.
+    pads: Vec<FallbackPad>,
+    active_pad: Option<FallbackPad>,
+    samples: Vec<f32>,
+}
+
+struct Output {
+    spec: PcmSpec,
+    mixer: Option<Mixer>,
+    dither: Dither,
+}
+
+/// A rendered buffer, and what changed with it.
+struct OutputBuffer {
+    buffer: gst::Buffer,
+    change: Option<Change>,
+    healthy: Vec<(FallbackPad, bool)>,
+}
+
+struct Change {
+    from: Option<FallbackPad>,
+    to: Option<FallbackPad>,
+    cause: SwitchCause,
+    at: Option<gst::ClockTime>,
+}
+
+glib::wrapper! {
+    /// The element.
+    pub(super) struct Fallback(ObjectSubclass<FallbackImp>)
+        @extends gst_base::Aggregator, gst::Element, gst::Object,
+        @implements gst::ChildProxy;
+}
+
+#[derive(Default)]
+pub(super) struct FallbackImp {
+    wanted: Mutex<Wanted>,
+    /// Locked while a buffer is rendered, not while one is pushed.
+    stream: Mutex<Stream>,
+}
+
+static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    let color = gst::DebugColorFlags::empty();
+    gst::DebugCategory::new("aulosfallback", color, Some("Fallback switch"))
+});
+
+#[glib::object_subclass]
+impl ObjectSubclass for FallbackImp {
+    const NAME: &'static str = "GstAulosFallback";
+    type Type = Fallback;
+    type ParentType = gst_base::Aggregator;
+    type Interfaces = (gst::ChildProxy,);
+}
+
+impl ObjectImpl for FallbackImp {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(Wanted::properties);
+        &PROPERTIES
+    }
+
+    fn constructed(&self) {
+        self.parent_constructed();
+        let element = self.obj();
+        // An input that is dead must not stop the others, live or not.
+        element.set_force_live(true);
+        element.set_start_time_selection(gst_base::AggregatorStartTimeSelection::First);
+        let latency = nanoseconds(LATENCY);
+        element.set_latency(latency, latency);
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        lock(&self.wanted).set(pspec.name(), value);
+    }
+
+    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        if pspec.name() == "active-pad" {
+            let pad = lock(&self.stream).active_pad.clone();
+            return pad.map(Cast::upcast::<gst::Pad>).to_value();
+        }
+        lock(&self.wanted).get(pspec.name())
+    }
+}
+
+impl GstObjectImpl for FallbackImp {}
+
+impl ElementImpl for FallbackImp {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "Fallback switch",
+                "Generic/Audio",
+                "Plays the input of the highest priority that is neither dead nor late nor silent, \
+                 without a gap, and posts messages `aulosfallback` with from, to, cause and \
+                 running-time when that changes",
+                "The aulos developers",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let sink = gst::PadTemplate::with_gtype(
+                "sink_%u",
+                gst::PadDirection::Sink,
+                gst::PadPresence::Request,
+                &CAPS,
+                FallbackPad::static_type(),
+            );
+            let src = gst::PadTemplate::with_gtype(
+                "src",
+                gst::PadDirection::Src,
+                gst::PadPresence::Always,
+                &CAPS,
+                gst_base::AggregatorPad::static_type(),
+            );
+            [sink, src].into_iter().flatten().collect()
+        });
+        &TEMPLATES
+    }
+
+    fn request_new_pad(
+        &self,
+        template: &gst::PadTemplate,
+        name: Option<&str>,
+        caps: Option<&gst::Caps>,
+    ) -> Option<gst::Pad> {
+        let pad = self.parent_request_new_pad(template, name, caps)?;
+        self.obj().child_added(&pad, &pad.name());
+        Some(pad)
+    }
+
+    fn release_pad(&self, pad: &gst::Pad) {
+        lock(&self.wanted).active_pad.take_if(|wanted| wanted.upcast_ref::<gst::Pad>() == pad);
+        self.obj().child_removed(pad, &pad.name());
+        self.parent_release_pad(pad);
+    }
+}
+
+impl ChildProxyImpl for FallbackImp {
+    fn children_count(&self) -> u32 {
+        u32::try_from(self.obj().pads().len()).unwrap_or(u32::MAX)
+    }
+
+    fn child_by_name(&self, name: &str) -> Option<glib::Object> {
+        self.obj().pads().into_iter().find(|pad| pad.name() == name).map(Cast::upcast)
+    }
+
+    fn child_by_index(&self, index: u32) -> Option<glib::Object> {
+        self.obj().pads().into_iter().nth(usize::try_from(index).ok()?).map(Cast::upcast)
+    }
+}
+
+impl AggregatorImpl for FallbackImp {
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
+        *lock(&self.stream) = Stream::default();
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        *lock(&self.stream) = Stream::default();
+        Ok(())
+    }
+
+    /// All inputs were flushed: the next buffer starts anew.
+    fn flush(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let mut stream = lock(&self.stream);
+        stream.pads.clear();
+        if let Some(output) = &mut stream.output {
+            output.mixer = None;
+        }
+        Ok(gst::FlowSuccess::Ok)
+    }
+
+    fn next_time(&self) -> Option<gst::ClockTime> {
+        self.obj().simple_get_next_time()
+    }
+
+    fn update_src_caps(&self, caps: &gst::Caps) -> Result<gst::Caps, gst::FlowError> {
+        if self.preferred_spec().is_none() {
+            return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA);
+        }
+        Ok(caps.clone())
+    }
+
+    /// As the input of the highest priority, as far as downstream allows it.
+    fn fixate_src_caps(&self, mut caps: gst::Caps) -> gst::Caps {
+        caps.truncate();
+        let preferred = self.preferred_spec();
+        if let (Some((preferred, _)), Some(structure)) =
+            (preferred, caps.make_mut().structure_mut(0))
+        {
+            let text = |name| preferred.structure(0).and_then(|s| s.get::<&str>(name).ok());
+            let number = |name| preferred.structure(0).and_then(|s| s.get::<i32>(name).ok());
+            for name in ["rate", "channels"] {
+                if let Some(number) = number(name) {
+                    structure.fixate_field_nearest_int(name, number);
+                }
+            }
+            if let Some(format) = text("format") {
+                structure.fixate_field_str("format", format);
+            }
+            let same_channels = structure.get::<i32>("channels").ok() == number("channels");
+            let mask =
+                preferred.structure(0).and_then(|s| s.get::<gst::Bitmask>("channel-mask").ok());
+            if let (true, Some(mask), false) =
+                (same_channels, mask, structure.has_field("channel-mask"))
+            {
+                structure.set("channel-mask", mask);
+            }
+        }
+        set_default_mask(&mut caps);
+        self.parent_fixate_src_caps(caps)
+    }
+
+    fn negotiated_src_caps(&self, caps: &gst::Caps) -> Result<(), gst::LoggableError> {
+        let spec = PcmSpec::from_caps(caps)
+            .ok_or_else(|| gst::loggable_error!(CATEGORY, "unsupported caps {caps}"))?;
+        let mut stream = lock(&self.stream);
+        if stream.output.as_ref().is_none_or(|output| output.spec != spec) {
+            gst::debug!(CATEGORY, imp = self, "{spec:?}");
+            stream.pads.clear();
+            stream.output = Some(Output { spec, mixer: None, dither: Dither::default() });
+        }
+        drop(stream);
+        self.parent_negotiated_src_caps(caps)
+    }
+
+    fn sink_event(&self, pad: &gst_base::AggregatorPad, event: gst::Event) -> bool {
+        if event.type_() == gst::EventType::FlushStop {
+            let mut stream = lock(&self.stream);
+            let index = stream
+                .pads
+                .iter()
+                .position(|known| known.upcast_ref::<gst_base::AggregatorPad>() == pad);
+            let mixer = stream.output.as_mut().and_then(|output| output.mixer.as_mut());
+            if let Some(track) = mixer.zip(index).and_then(|(mixer, index)| mixer.track(index)) {
+                track.clear();
+            }
+        }
+        self.parent_sink_event(pad, event)
+    }
+
+    fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let wanted = self.take_wanted();
+        let output = {
+            let mut stream = lock(&self.stream);
+            self.prepare(&mut stream, &wanted)?;
+            self.collect(&mut stream)?;
+            match stream.render(&wanted, timeout)? {
+                Some(rendered) => self.output(&mut stream, rendered)?,
+                // Aggregator calls again when there is more.
+                None => return Ok(gst::FlowSuccess::Ok),
+            }
+        };
+        self.report(&output);
+        let end = output.buffer.pts().zip(output.buffer.duration());
+        let flow = self.obj().finish_buffer(output.buffer);
+        if let Some((start, duration)) = end {
+            self.obj().set_position(start.saturating_add(duration));
+        }
+        flow
+    }
+}
+
+impl FallbackImp {
+    /// What was asked for; the request for a pad is given once, unless only requests choose.
+    fn take_wanted(&self) -> Wanted {
+        let mut wanted = lock(&self.wanted);
+        let now = wanted.clone();
+        if wanted.auto_switch {
+            wanted.active_pad = None;
+        }
+        now
+    }
+
+    /// The caps of the best input that has some.
+    fn preferred_spec(&self) -> Option<(gst::Caps, PcmSpec)> {
+        let caps = |pad: FallbackPad| {
+            let caps = pad.current_caps()?;
+            let spec = PcmSpec::from_caps(&caps)?;
+            Some((caps, spec))
+        };
+        self.pads_by_priority().into_iter().find_map(caps)
+    }
+
+    fn pads_by_priority(&self) -> Vec<FallbackPad> {
+        let pads = self.obj().sink_pads().into_iter();
+        let mut pads: Vec<_> = pads.filter_map(|pad| pad.downcast::<FallbackPad>().ok()).collect();
+        // Stable: of equal ones, the first that was requested.
+        pads.sort_by_key(FallbackPad::priority);
+        pads
+    }
+
+    /// Takes over new, removed and reordered pads.
+    fn prepare(&self, stream: &mut Stream, wanted: &Wanted) -> Result<(), gst::FlowError> {
+        let pads = self.pads_by_priority();
+        let Stream { output, pads: known, active_pad, .. } = stream;
+        let output = output.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        let mixer = match &mut output.mixer {
+            Some(mixer) => mixer,
+            empty => {
+                known.clear();
+                let start = self.start_time();
+                let channels = output.spec.layout.channels();
+                empty.insert(Mixer::new(wanted.config(), output.spec.rate, channels, start))
+            }
+        };
+        if *known != pads {
+            let from = |pad| known.iter().position(|known| known == pad);
+            mixer.rearrange(&pads.iter().map(from).collect::<Vec<_>>());
+            active_pad.take_if(|pad| !pads.contains(pad));
+            *known = pads;
+        }
+        Ok(())
+    }
+
+    /// Running time of the next buffer.
+    fn start_time(&self) -> Span {
+        let segment = self.obj().src_pad().segment();
+        let segment = segment.downcast_ref::<gst::ClockTime>();
+        let time = segment.and_then(|segment| {
+            segment.to_running_time(segment.position().or_else(|| segment.start()))
+        });
+        time.map_or(Span::ZERO, span)
+    }
+
+    /// Moves what has arrived from the pads to the mixer, as far as it is needed soon.
+    fn collect(&self, stream: &mut Stream) -> Result<(), gst::FlowError> {
+        let Stream { output: Some(Output { mixer: Some(mixer), .. }), pads, samples, .. } = stream
+        else {
+            return Ok(());
+        };
+        for (index, pad) in pads.iter().enumerate() {
+            while mixer.is_wanted(index) {
+                let Some(buffer) = pad.pop_buffer() else { break };
+                self.push(mixer, index, (pad, &buffer), samples)?;
+            }
+            if pad.is_eos()
+                && !pad.has_buffer()
+                && let Some(track) = mixer.track(index)
+            {
+                track.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn push(
+        &self,
+        mixer: &mut Mixer,
+        index: usize,
+        (pad, buffer): (&FallbackPad, &gst::Buffer),
+        samples: &mut Vec<f32>,
+    ) -> Result<(), gst::FlowError> {
+        let now = mixer.position();
+        let Some(track) = mixer.track(index) else { return Ok(()) };
+        let Some(spec) = pad.current_caps().as_deref().and_then(PcmSpec::from_caps) else {
+            gst::element_imp_error!(
+                self,
+                gst::CoreError::Negotiation,
+                ["a buffer before any caps"]
+            );
+            return Err(gst::FlowError::NotNegotiated);
+        };
+        let segment = pad.segment();
+        let segment = segment.downcast_ref::<gst::ClockTime>();
+        let time = buffer.pts().map(|pts| segment.and_then(|it| it.to_running_time(pts)));
+        // Outside of the segment: not to be played.
+        if time == Some(None) {
+            return Ok(());
+        }
+        track.set_format(&spec);
+        if buffer.size() == 0 {
+            // Aggregator's form of a gap.
+            let length = buffer.duration().unwrap_or(gst::ClockTime::ZERO).min(LONGEST_GAP);
+            let frames = spec.rate.frames(span(length)).as_usize();
+            samples.clear();
+            samples.resize(frames * spec.layout.channels(), 0.0);
+        } else {
+            spec.read(buffer, samples).map_err(|error| {
+                self.post_error_message(error);
+                gst::FlowError::Error
+            })?;
+        }
+        track.push(samples, time.flatten().map(gst::ClockTime::nseconds), now);
+        Ok(())
+    }
+
+    /// The buffer of what was rendered.
+    fn output(
+        &self,
+        stream: &mut Stream,
+        (rendered, frame): (Rendered, u64),
+    ) -> Result<OutputBuffer, gst::FlowError> {
+        let Stream { output, pads, active_pad, samples } = stream;
+        let output = output.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        let Output { spec, mixer: Some(mixer), dither } = output else {
+            return Err(gst::FlowError::NotNegotiated);
+        };
+        let mut buffer = spec.buffer(dither, samples).ok_or(gst::FlowError::Error)?;
+        let (start, end) =
+            (running_time(spec.rate, frame), running_time(spec.rate, mixer.position()));
+        let at = clock_time(start);
+        if let Some(buffer) = buffer.get_mut() {
+            let segment = self.obj().src_pad().segment();
+            let segment = segment.downcast_ref::<gst::ClockTime>();
+            buffer.set_pts(segment.and_then(|segment| segment.position_from_running_time(at)));
+            buffer.set_duration(clock_time(end - start));
+            if rendered.empty {
+                buffer.set_flags(gst::BufferFlags::GAP);
+            }
+        }
+        let change = rendered.change.map(|InputChange { cause, .. }| {
+            let to = mixer.chosen().and_then(|input| pads.get(input)).cloned();
+            let from = core::mem::replace(active_pad, to.clone());
+            Change { from, to, cause, at }
+        });
+        let healthy = |(index, pad): (usize, &FallbackPad)| (pad.clone(), mixer.is_healthy(index));
+        let healthy = pads.iter().enumerate().map(healthy).collect();
+        Ok(OutputBuffer { buffer, change, healthy })
+    }
+
+    /// Tells the application what has changed.
+    fn report(&self, output: &OutputBuffer) {
+        for (pad, healthy) in &output.healthy {
+            pad.set_healthy(*healthy);
+        }
+        let Some(Change { from, to, cause, at }) = &output.change else { return };
+        let name = |pad: &Option<FallbackPad>| pad.as_ref().map(|pad| pad.name().to_string());
+        gst::info!(CATEGORY, imp = self, "{:?} -> {:?}: {cause:?}", name(from), name(to));
+        let structure = gst::Structure::builder("aulosfallback")
+            .field("from", name(from))
+            .field("to", name(to))
+            .field("cause", cause_name(*cause))
+            .field("running-time", at)
+            .build();
+        let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
+        // Without a bus nobody listens.
+        let _posted = self.obj().post_message(message);
+        self.obj().notify("active-pad");
+    }
+}
+
+impl Stream {
+    /// Renders into `samples`; gives what changed and the first frame. `None` while an input may
+    /// still be in time.
+    fn render(
+        &mut self,
+        wanted: &Wanted,
+        timeout: bool,
+    ) -> Result<Option<(Rendered, u64)>, gst::FlowError> {
+        let Some(Output { mixer: Some(mixer), .. }) = &mut self.output else { return Ok(None) };
+        if !timeout && mixer.is_starved() {
+            return Ok(None);
+        }
+        let over = if wanted.stop_on_eos { mixer.has_any_ended() } else { mixer.has_ended() };
+        if over {
+            return Err(gst::FlowError::Eos);
+        }
+        let requested = wanted.active_pad.as_ref();
+        let requested = requested.and_then(|pad| self.pads.iter().position(|known| known == pad));
+        if wanted.auto_switch {
+            mixer.select(Selection::Auto);
+            requested.into_iter().for_each(|input| mixer.prefer(input));
+        } else {
+            mixer.select(Selection::Manual(requested.or(mixer.chosen())));
+        }
+        let frame = mixer.position();
+        self.samples.resize(mixer.samples(), 0.0);
+        Ok(Some((mixer.render(&mut self.samples), frame)))
+    }
+}
+
+/// Two channels and more need positions.
+fn set_default_mask(caps: &mut gst::Caps) {
+    let Some(structure) = caps.make_mut().structure_mut(0) else { return };
+    let channels = structure.get::<i32>("channels").ok().and_then(|n| u32::try_from(n).ok());
+    let Some(channels) = channels.filter(|channels| *channels > 1) else { return };
+    if !structure.has_field("channel-mask") {
+        let mask = gst_audio::AudioChannelPosition::fallback_mask(channels);
+        structure.set("channel-mask", gst::Bitmask::new(mask));
+    }
+}
+
+const fn cause_name(cause: SwitchCause) -> &'static str {
+    match cause {
+        SwitchCause::First => "first",
+        SwitchCause::Better => "better",
+        SwitchCause::Ended => "ended",
+        SwitchCause::Late => "late",
+        SwitchCause::Silent => "silent",
+        SwitchCause::Dc => "dc",
+        SwitchCause::Manual => "manual",
+        _ => "error",
+    }
+}
+
+/// More silence than this at once is not kept in memory; the rest of the gap is missing audio.
+const LONGEST_GAP: gst::ClockTime = gst::ClockTime::from_seconds(10);

@@ -1,0 +1,77 @@
+//! An input of the switch.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::subclass::prelude::*;
+
+glib::wrapper! {
+    /// The pad.
+    pub(super) struct FallbackPad(ObjectSubclass<FallbackPadImp>)
+        @extends gst_base::AggregatorPad, gst::Pad, gst::Object;
+}
+
+#[derive(Default)]
+pub(super) struct FallbackPadImp {
+    priority: AtomicU32,
+    healthy: AtomicBool,
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for FallbackPadImp {
+    const NAME: &'static str = "GstAulosFallbackPad";
+    type Type = FallbackPad;
+    type ParentType = gst_base::AggregatorPad;
+}
+
+impl ObjectImpl for FallbackPadImp {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            vec![
+                glib::ParamSpecUInt::builder("priority")
+                    .nick("Priority")
+                    .blurb("Priority of the input; the lowest number has the highest priority")
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecBoolean::builder("is-healthy")
+                    .nick("Is healthy")
+                    .blurb("Whether the input may be played")
+                    .read_only()
+                    .build(),
+            ]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, _pspec: &glib::ParamSpec) {
+        // Only the priority can be written.
+        self.priority.store(value.get().unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        match pspec.name() {
+            "priority" => self.priority.load(Ordering::Relaxed).to_value(),
+            _ => self.healthy.load(Ordering::Relaxed).to_value(),
+        }
+    }
+}
+
+impl GstObjectImpl for FallbackPadImp {}
+impl PadImpl for FallbackPadImp {}
+impl AggregatorPadImpl for FallbackPadImp {}
+
+impl FallbackPad {
+    pub(super) fn priority(&self) -> u32 {
+        self.imp().priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether it is healthy, and tells those who want to know.
+    pub(super) fn set_healthy(&self, healthy: bool) {
+        if self.imp().healthy.swap(healthy, Ordering::Relaxed) != healthy {
+            self.notify("is-healthy");
+        }
+    }
+}

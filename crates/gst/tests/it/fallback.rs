@@ -1,0 +1,227 @@
+//! `aulosfallback`, in real time: sources die, are late and come back. A latency of half a second
+//! keeps a busy machine from being taken for a dead source.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gst::prelude::*;
+
+use crate::init;
+use crate::signals::floats;
+
+/// A pipeline that ends in `aulosfallback` and keeps what comes out.
+struct Scenario {
+    pipeline: gst::Pipeline,
+    samples: Arc<Mutex<Vec<f32>>>,
+    /// Where buffers did not follow each other.
+    breaks: Arc<Mutex<Vec<gst::ClockTime>>>,
+}
+
+impl Scenario {
+    /// `inputs` are sources, each up to the switch; `properties` those of the switch.
+    fn new(properties: &str, inputs: &[&str]) -> Self {
+        init();
+        let mut description = format!(
+            "aulosfallback name=switch latency=500000000 {properties} \
+             ! audio/x-raw,format=F32LE,rate=48000,channels=1 ! fakesink name=out sync=false \
+             signal-handoffs=true"
+        );
+        for (index, input) in inputs.iter().enumerate() {
+            description += &format!(" {input} ! valve name=valve{index} ! switch.sink_{index}");
+        }
+        let pipeline = gst::parse::launch(&description).unwrap();
+        let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+        for index in 0..inputs.len() {
+            let switch = pipeline.by_name("switch").unwrap();
+            let pad = switch.static_pad(&format!("sink_{index}")).unwrap();
+            pad.set_property("priority", index as u32);
+        }
+        let samples = Arc::new(Mutex::new(Vec::new()));
+        let breaks = Arc::new(Mutex::new(Vec::new()));
+        let (into, gaps, next) = (samples.clone(), breaks.clone(), Mutex::new(None));
+        pipeline.by_name("out").unwrap().connect("handoff", false, move |values| {
+            let buffer = values[1].get::<gst::Buffer>().unwrap();
+            into.lock().unwrap().extend(floats(&buffer.map_readable().unwrap()));
+            let pts = buffer.pts().unwrap();
+            let end = pts + buffer.duration().unwrap();
+            if let Some(expected) = next.lock().unwrap().replace(end)
+                && expected != pts
+            {
+                gaps.lock().unwrap().push(pts);
+            }
+            None
+        });
+        pipeline.set_state(gst::State::Playing).unwrap();
+        Self { pipeline, samples, breaks }
+    }
+
+    fn switch(&self) -> gst::Element {
+        self.pipeline.by_name("switch").unwrap()
+    }
+
+    /// Lets a source through, or nothing of it.
+    fn set_sending(&self, index: usize, sends: bool) {
+        self.pipeline.by_name(&format!("valve{index}")).unwrap().set_property("drop", !sends);
+    }
+
+    /// Waits for the change to this input; gives its cause.
+    fn wait_for(&self, input: Option<&str>) -> String {
+        let kinds = [gst::MessageType::Element, gst::MessageType::Error];
+        let bus = self.pipeline.bus().unwrap();
+        while let Some(message) = bus.timed_pop_filtered(gst::ClockTime::from_seconds(20), &kinds) {
+            let structure = message.structure().expect("no error").to_owned();
+            assert_eq!(message.type_(), gst::MessageType::Element, "{structure}");
+            let to = structure.get::<Option<String>>("to").unwrap();
+            if structure.name() == "aulosfallback" && to.as_deref() == input {
+                return structure.get("cause").unwrap();
+            }
+        }
+        panic!("no change to {input:?}");
+    }
+
+    /// Waits until 300 ms more have come out.
+    fn play_on(&self) {
+        let length = || self.samples.lock().unwrap().len();
+        let start = length();
+        for _ in 0..2_000 {
+            if length() >= start + 14_400 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("nothing comes out");
+    }
+
+    /// Stops; the longest silence after the first sound, in frames.
+    fn finish(self) -> usize {
+        self.pipeline.set_state(gst::State::Null).unwrap();
+        let breaks = self.breaks.lock().unwrap();
+        assert!(breaks.is_empty(), "the timeline breaks at {breaks:?}");
+        let samples = self.samples.lock().unwrap();
+        let start = samples.iter().position(|sample| sample.abs() > 0.01).unwrap();
+        let runs = samples[start..].split(|sample| sample.abs() > 0.002).map(<[f32]>::len);
+        runs.max().unwrap()
+    }
+}
+
+const MAIN: &str = "audiotestsrc is-live=true freq=1000 volume=0.3 ! audio/x-raw,rate=48000";
+const OTHER: &str = "audiotestsrc is-live=true freq=1500 volume=0.3 ! audio/x-raw,rate=44100";
+const FAST: &str = "failback-delay=500000000 timeout=1000000000";
+
+#[test]
+fn the_main_input_dies_and_comes_back_without_a_hole() {
+    let scenario = Scenario::new(FAST, &[MAIN, OTHER]);
+    assert_eq!(scenario.wait_for(Some("sink_0")), "first");
+    scenario.play_on();
+    scenario.set_sending(0, false);
+    assert_eq!(scenario.wait_for(Some("sink_1")), "late");
+    let pad = scenario.switch().static_pad("sink_0").unwrap();
+    assert!(!pad.property::<bool>("is-healthy"));
+    scenario.set_sending(0, true);
+    assert_eq!(scenario.wait_for(Some("sink_0")), "better");
+    let active = scenario.switch().property::<Option<gst::Pad>>("active-pad");
+    assert_eq!(active.unwrap().name(), "sink_0");
+    assert!(pad.property::<bool>("is-healthy"));
+    scenario.play_on();
+    let hole = scenario.finish();
+    assert!(hole < 48, "{hole} frames of silence");
+}
+
+#[test]
+fn a_main_input_that_is_late_at_the_start_is_awaited_and_then_replaced() {
+    let scenario = Scenario::new(FAST, &[MAIN, OTHER]);
+    scenario.set_sending(0, false);
+    scenario.wait_for(Some("sink_1"));
+    scenario.set_sending(0, true);
+    scenario.wait_for(Some("sink_0"));
+    scenario.play_on();
+    let hole = scenario.finish();
+    assert!(hole < 48, "{hole} frames of silence");
+}
+
+#[test]
+fn with_both_dead_the_timeline_goes_on() {
+    let scenario = Scenario::new(FAST, &[MAIN, OTHER]);
+    scenario.wait_for(Some("sink_0"));
+    scenario.set_sending(0, false);
+    scenario.set_sending(1, false);
+    scenario.wait_for(None);
+    scenario.play_on();
+    scenario.set_sending(1, true);
+    scenario.wait_for(Some("sink_1"));
+    scenario.finish();
+}
+
+#[test]
+fn a_silent_main_input_is_left() {
+    let properties = format!("{FAST} silence-timeout=500000000");
+    let scenario = Scenario::new(&properties, &[&format!("{MAIN} ! volume name=gain"), OTHER]);
+    scenario.wait_for(Some("sink_0"));
+    scenario.pipeline.by_name("gain").unwrap().set_property("volume", 0.0);
+    assert_eq!(scenario.wait_for(Some("sink_1")), "silent");
+    scenario.finish();
+}
+
+#[test]
+fn the_application_chooses() {
+    let scenario = Scenario::new("auto-switch=false", &[MAIN, OTHER]);
+    let pad = |name: &str| scenario.switch().static_pad(name).unwrap();
+    scenario.switch().set_property("active-pad", pad("sink_1"));
+    assert_eq!(scenario.wait_for(Some("sink_1")), "manual");
+    scenario.switch().set_property("active-pad", pad("sink_0"));
+    assert_eq!(scenario.wait_for(Some("sink_0")), "manual");
+    scenario.play_on();
+    scenario.finish();
+}
+
+#[test]
+fn pads_come_and_go_while_it_plays() {
+    let scenario = Scenario::new(FAST, &[MAIN]);
+    scenario.wait_for(Some("sink_0"));
+    let source =
+        gst::ElementFactory::make("audiotestsrc").property("is-live", true).build().unwrap();
+    scenario.pipeline.add(&source).unwrap();
+    let switch = scenario.switch();
+    let pad = switch.request_pad_simple("sink_%u").unwrap();
+    pad.set_property("priority", 0u32);
+    switch.static_pad("sink_0").unwrap().set_property("priority", 7u32);
+    source.static_pad("src").unwrap().link(&pad).unwrap();
+    source.sync_state_with_parent().unwrap();
+    scenario.wait_for(Some(&pad.name()));
+    source.set_state(gst::State::Null).unwrap();
+    scenario.pipeline.remove(&source).unwrap();
+    switch.release_request_pad(&pad);
+    scenario.wait_for(Some("sink_0"));
+    let hole = scenario.finish();
+    assert!(hole < 600, "{hole} frames of silence");
+}
+
+/// Files are not live: they are played as fast as they can be read, and in full.
+#[test]
+fn files_follow_each_other_and_the_end_comes_at_last() {
+    init();
+    let description = "aulosfallback name=switch ! audio/x-raw,format=S16LE,rate=48000 \
+        ! fakesink name=out sync=false signal-handoffs=true \
+        audiotestsrc num-buffers=50 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch. \
+        audiotestsrc num-buffers=200 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch.";
+    for (stop, expected_ms) in [(false, 2_000), (true, 500)] {
+        let pipeline = gst::parse::launch(description).unwrap();
+        let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+        pipeline.by_name("switch").unwrap().set_property("stop-on-eos", stop);
+        let end = Arc::new(Mutex::new(gst::ClockTime::ZERO));
+        let last = end.clone();
+        pipeline.by_name("out").unwrap().connect("handoff", false, move |values| {
+            let buffer = values[1].get::<gst::Buffer>().unwrap();
+            *last.lock().unwrap() = buffer.pts().unwrap() + buffer.duration().unwrap();
+            None
+        });
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+        let message =
+            pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(20), &kinds);
+        assert_eq!(message.expect("an end").type_(), gst::MessageType::Eos);
+        let end = end.lock().unwrap().mseconds();
+        assert!(end.abs_diff(expected_ms) <= 20, "{end} ms, not {expected_ms}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
