@@ -1,12 +1,13 @@
-/* Live loudness normalizer and wait-free pipe of aulos.
+/* Live loudness normalizer, wait-free pipe and notifier of aulos.
  *
  * Functions that return int return AULOS_OK or a negative value of enum aulos_error, and change
  * their out parameters only on success, unless they say otherwise. A null pointer where an object or
  * a result is expected is AULOS_ERROR_ARGUMENT. No function exits, raises a signal or unwinds: a
  * defect of the library is AULOS_ERROR_INTERNAL, after which the object can only be destroyed.
  *
- * Objects are independent of each other. An object is used by one thread at a time; the writer and
- * the reader of a pipe are two objects. Memory that is passed in is not kept.
+ * Objects are independent of each other. An object is used by one thread at a time, unless a
+ * function says otherwise; the writer and the reader of a pipe are two objects. Memory that is
+ * passed in is not kept.
  *
  * "Real-time" means: no allocation, no lock, no system call, and a bounded time per frame or byte,
  * so that the function may be called from an audio callback. All other functions are for other
@@ -28,8 +29,9 @@ enum aulos_error {
   AULOS_ERROR_ARGUMENT = -1, /* a null pointer, or a value out of range */
   AULOS_ERROR_MEMORY = -2,   /* the system has not enough memory */
   AULOS_ERROR_INTERNAL = -3, /* a defect of the library */
-  AULOS_ERROR_FULL = -4,     /* the pipe has not enough room, and nothing was stored */
-  AULOS_ERROR_GONE = -5      /* the other end of the pipe was destroyed */
+  AULOS_ERROR_FULL = -4,     /* no room in the pipe or the dispatcher, and nothing was stored */
+  AULOS_ERROR_GONE = -5,     /* the other end of the pipe was destroyed */
+  AULOS_ERROR_BUSY = -6      /* the dispatcher is in use by another thread or by its own callback */
 };
 
 /* The version of the library, such as "0.1.0". */
@@ -260,6 +262,124 @@ void aulos_pipe_reader_destroy(aulos_pipe_reader *reader);
 /* Figures of the pipe, each exact for a moment. Real-time. */
 int aulos_pipe_writer_status(const aulos_pipe_writer *writer, aulos_pipe_status *status);
 int aulos_pipe_reader_status(const aulos_pipe_reader *reader, aulos_pipe_status *status);
+
+/* ---------------------------------------------------------------- Notify */
+
+/* Notifications from a real-time thread to a thread that sleeps, without a system call.
+ *
+ * Waking a thread takes a system call, so the real-time thread wakes none: its notifier writes into
+ * its own memory, and the dispatcher, on another thread, polls at the right time. Callbacks run on
+ * the thread that dispatches, in the order of the notifications, across all notifiers.
+ *
+ *   aulos_notifier     of one real-time thread; its functions are for that thread alone.
+ *   aulos_dispatcher   of one thread, such as that of the user interface. Only
+ *                      aulos_dispatcher_stop is for every thread. While one of its functions is
+ *                      running on another thread, and within its callbacks, all others return
+ *                      AULOS_ERROR_BUSY and change nothing. It may be handed to another thread
+ *                      between two calls.
+ *
+ * A callback must not throw a C++ exception. It may use notifiers of its thread, and pipes.
+ *
+ * To pass values too, write them into a pipe first and then notify: the callback, which has the
+ * reader, reads until the pipe is empty. No value is lost then, however late the callback runs. */
+typedef struct aulos_dispatcher aulos_dispatcher;
+typedef struct aulos_notifier aulos_notifier;
+
+/* Identifies a callback of a dispatcher: plain data, to be copied to the threads that notify it. 0
+ * is no callback. After its removal the id is stale, and notifying it has no effect. */
+typedef uint64_t aulos_callback;
+
+typedef void (*aulos_callback_function)(void *context);
+
+/* When aulos_dispatcher_run polls, and what aulos_dispatcher_dispatch returns as the next time. */
+enum aulos_dispatch {
+  /* Just after the end of each stream's audio callback, which it learns from
+   * aulos_notifier_callback_ended; tens of microseconds late. Notifiers without a period are polled
+   * every 5 ms. */
+  AULOS_DISPATCH_PHASE_LOCKED = 0,
+  AULOS_DISPATCH_INTERVAL = 1, /* at a fixed interval; late by half of it on average */
+  AULOS_DISPATCH_EVENT = 2     /* when aulos_notifier_wake is called, which is not real-time */
+};
+
+/* The clock of all times below: monotonic, in nanoseconds. Any thread. Real-time where the system
+ * maps its clock into the process, as Linux does on x86-64 and Arm. */
+uint64_t aulos_clock_ns(void);
+
+/* Creates a dispatcher for at most 256 callbacks and 64 notifiers. `strategy` is one of enum
+ * aulos_dispatch; `interval_ns` is 10000 to 10^10 with AULOS_DISPATCH_INTERVAL, else 0. On failure
+ * *dispatcher is null. Any thread, not real-time. */
+int aulos_dispatcher_create(int strategy, uint64_t interval_ns, aulos_dispatcher **dispatcher);
+
+/* Frees a dispatcher and its callbacks; null is ignored. Notifiers stay valid, without effect, and
+ * are freed by themselves. AULOS_ERROR_BUSY, and nothing is freed, while it is in use.
+ * Dispatcher's thread, not real-time; no other thread may call aulos_dispatcher_stop any more. */
+int aulos_dispatcher_destroy(aulos_dispatcher *dispatcher);
+
+/* Registers a callback. `each` is 0: it runs once for all notifications that came before it runs;
+ * otherwise once for each, up to 256 that were not served yet. `context` is passed on and must stay
+ * valid until the callback is removed. AULOS_ERROR_FULL after 256. Dispatcher's thread, not
+ * real-time. */
+int aulos_dispatcher_register(aulos_dispatcher *dispatcher, aulos_callback_function function,
+                              void *context, int each, aulos_callback *callback);
+
+/* Removes a callback: it does not run again, whatever was or will be notified.
+ * AULOS_ERROR_ARGUMENT if there is no such callback. Dispatcher's thread, not real-time. */
+int aulos_dispatcher_unregister(aulos_dispatcher *dispatcher, aulos_callback callback);
+
+/* Runs the callbacks of all notifications that were sent before this call, and writes into
+ * *next_ns when to call it again: UINT64_MAX for not before aulos_notifier_wake. `next_ns` may be
+ * null. For a program with a loop of its own; calling it at other times does no harm, except
+ * latency. Dispatcher's thread, not real-time. */
+int aulos_dispatcher_dispatch(aulos_dispatcher *dispatcher, uint64_t now_ns, uint64_t *next_ns);
+
+/* Dispatches and sleeps in between, until aulos_dispatcher_stop is called. Dispatcher's thread, not
+ * real-time. */
+int aulos_dispatcher_run(aulos_dispatcher *dispatcher);
+
+/* Ends aulos_dispatcher_run; if none is running, the next one ends at once. Any thread, also
+ * within a callback. Not real-time: it wakes the dispatcher. */
+int aulos_dispatcher_stop(const aulos_dispatcher *dispatcher);
+
+/* Discards the notifications of this callback so far. Dispatcher's thread, not real-time. */
+int aulos_dispatcher_cancel(aulos_dispatcher *dispatcher, aulos_callback callback);
+
+/* Writes 1 if this callback was notified and has not run yet, else 0. Dispatcher's thread, not
+ * real-time. */
+int aulos_dispatcher_is_pending(aulos_dispatcher *dispatcher, aulos_callback callback,
+                                int *pending);
+
+/* Runs this callback now, before others, if it is pending; one that runs for each notification
+ * runs for all that are pending. Writes 1 if it ran, else 0; `handled` may be null. Dispatcher's
+ * thread, not real-time. */
+int aulos_dispatcher_handle_now(aulos_dispatcher *dispatcher, aulos_callback callback,
+                                int *handled);
+
+/* Creates the notifier of one real-time thread. `period_ns` is the nominal time between two of its
+ * audio callbacks (frames * 10^9 / rate), 0 if there is none. AULOS_ERROR_FULL after 64. On failure
+ * *notifier is null. Dispatcher's thread, not real-time. */
+int aulos_notifier_create(aulos_dispatcher *dispatcher, uint64_t period_ns,
+                          aulos_notifier **notifier);
+
+/* Frees a notifier; null is ignored. What it has sent is still served. Any thread, once the
+ * notifier's thread does not use it any more; not real-time. */
+void aulos_notifier_destroy(aulos_notifier *notifier);
+
+/* Notifies a callback. More than 256 notifications that were not served yet lose their order, but
+ * are not lost. Notifier's thread. Real-time: wait-free, some nanoseconds. */
+int aulos_notifier_notify(aulos_notifier *notifier, aulos_callback callback);
+
+/* Brings what aulos_notifier_notify needs into the caches, at the begin of an audio callback:
+ * optional. Notifier's thread. Real-time. */
+int aulos_notifier_prefetch(aulos_notifier *notifier);
+
+/* Reports the end of the audio callback, as the last thing in it; AULOS_DISPATCH_PHASE_LOCKED
+ * depends on it. Notifier's thread. Real-time: one store. */
+int aulos_notifier_callback_ended(aulos_notifier *notifier, uint64_t now_ns);
+
+/* Wakes the dispatcher, if it sleeps. For a thread that can afford a system call: one that
+ * computes faster than real time, or a device loop that has already handed its buffer over.
+ * Notifier's thread. Not real-time. */
+int aulos_notifier_wake(const aulos_notifier *notifier);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@ pub(crate) enum ErrorCode {
     Internal = -3,
     Full = -4,
     Gone = -5,
+    Busy = -6,
 }
 
 pub(crate) type CResult<T> = Result<T, ErrorCode>;
@@ -21,8 +22,9 @@ pub(crate) const fn text(error: c_int) -> &'static CStr {
         -1 => c"a null pointer, or a value out of range",
         -2 => c"not enough memory",
         -3 => c"a defect of the library; please report it",
-        -4 => c"the pipe has not enough room",
+        -4 => c"the pipe or the dispatcher has not enough room",
         -5 => c"the other end of the pipe was destroyed",
+        -6 => c"the dispatcher is in use by another thread or by its own callback",
         _ => c"unknown error",
     }
 }

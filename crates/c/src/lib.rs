@@ -1,4 +1,5 @@
-//! `libaulos.so.0`: the live normalizer of `aulos-dsp` and the pipe of `aulos-rt` for C.
+//! `libaulos.so.0`: the live normalizer of `aulos-dsp`, the pipe and the notifier of `aulos-rt` for
+//! C.
 //!
 //! `include/aulos.h` documents the functions, which only check arguments and map names.
 //! `aulos-capi` is a library of its own, because its exports are those of libebur128 and no others.
@@ -13,6 +14,7 @@
 
 mod error;
 pub mod normalizer;
+pub mod notify;
 pub mod pipe;
 
 use core::ffi::{c_char, c_int};

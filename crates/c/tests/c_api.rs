@@ -46,6 +46,9 @@ fn pkg_config(arguments: &[&str]) -> Vec<String> {
 
 const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c11", "-O1"];
 
+/// The tests in C: `tests/NAME.c`.
+const PROGRAMS: [&str; 3] = ["normalizer", "notify", "pipe"];
+
 /// Builds `tests/NAME.c`.
 fn build(name: &str, flags: &[&str], link: &[&str]) -> PathBuf {
     let program = scratch().join(format!("c-{name}{}", flags.concat().replace('/', "")));
@@ -55,6 +58,17 @@ fn build(name: &str, flags: &[&str], link: &[&str]) -> PathBuf {
     cc.arg("-o").arg(&program).arg(Path::new(HERE).join("tests").join(format!("{name}.c")));
     cc.args(pkg_config(&["--cflags", "libaulos"])).args(link).arg("-lm");
     output(&mut cc);
+    program
+}
+
+/// Builds `examples/NAME.cpp`.
+fn build_example(compiler: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let program = scratch().join(format!("{compiler}-{name}{}", flags.concat()));
+    let mut cpp = Command::new(compiler);
+    cpp.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c++17", "-O1", "-g", "-pthread"]);
+    cpp.args(flags).arg("-o").arg(&program);
+    cpp.arg(Path::new(HERE).join("examples").join(format!("{name}.cpp")));
+    output(cpp.args(pkg_config(&["--cflags", "--libs", "libaulos"])));
     program
 }
 
@@ -110,7 +124,7 @@ fn the_exports_are_the_functions_of_the_header() {
 fn programs_run_and_allocate_nothing_in_real_time_functions() {
     let libs = shared();
     let libs: Vec<&str> = libs.iter().map(String::as_str).collect();
-    for name in ["normalizer", "pipe"] {
+    for name in PROGRAMS {
         run(&mut Command::new(build(name, &["-DCOUNT_MEMORY_CALLS"], &libs)));
     }
 }
@@ -142,18 +156,34 @@ fn the_header_is_one_for_cpp_too() {
     assert!(tried.status.success(), "{error}");
 }
 
+/// In real time, and faster, where every change arrives in order; undefined behaviour and wrong use
+/// of memory on the side of C++ end the program.
+#[test]
+fn changes_on_the_audio_thread_reach_a_view_in_cpp() {
+    for compiler in ["g++", "clang++"] {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            println!("skipped: no {compiler}");
+            continue;
+        }
+        let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+        run(&mut Command::new(build_example(compiler, "parameter_view", &flags)));
+        // What measures is compiled, and run only by hand: nothing here depends on a time.
+        build_example(compiler, "notify_peers", &[]);
+    }
+}
+
 #[test]
 fn the_examples_of_the_readme_compile() {
     let readme = std::fs::read_to_string(Path::new(HERE).join("README.md")).unwrap();
     let blocks = readme.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let parameters =
-        "float *samples, size_t frames, float *out, size_t bytes, aulos_pipe_read_result result";
+    let parameters = "float *samples, size_t frames, float *out, size_t bytes, aulos_pipe_read_result result, \
+         aulos_callback_function draw, void *view";
     let mut program = "#include <aulos.h>\n#include <stdio.h>\n".to_owned();
     for (number, block) in blocks.enumerate() {
         let function = format!("int example{number}({parameters})");
         program += &format!("{function};\n{function} {{\n{block}return 0;\n}}\n");
     }
-    assert!(program.contains("example1"), "{program}");
+    assert!(program.contains("example2"), "{program}");
     let source = scratch().join("c-readme.c");
     std::fs::write(&source, program).unwrap();
     let mut cc = Command::new("cc");
@@ -169,10 +199,11 @@ fn valgrind_finds_no_error_and_no_leak() {
     }
     let libs = shared();
     let libs: Vec<&str> = libs.iter().map(String::as_str).collect();
-    for name in ["normalizer", "pipe"] {
+    let programs = PROGRAMS.map(|name| build(name, &["-DSHORT"], &libs));
+    for program in programs.into_iter().chain([build_example("c++", "parameter_view", &[])]) {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full"]);
         valgrind.args(["--errors-for-leak-kinds=all", "--fair-sched=yes"]);
-        run(valgrind.arg(build(name, &["-DSHORT"], &libs)));
+        run(valgrind.arg(program));
     }
 }

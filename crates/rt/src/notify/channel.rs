@@ -17,6 +17,23 @@ pub struct CallbackId {
     pub(super) generation: u32,
 }
 
+impl CallbackId {
+    /// The id as a number other than 0, for what can hold no Rust type.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The id of such a number. A number that [`CallbackId::to_bits`] did not return is the id of
+    /// no callback, or of another one.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
+        let (index, generation) = (bits as u32, (bits >> 32) as u32);
+        Self { index, generation }
+    }
+}
+
 /// The real-time side: one thread's queue to the dispatcher. Made by
 /// [`Dispatcher::notifier`](super::Dispatcher::notifier).
 ///

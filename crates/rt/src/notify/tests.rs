@@ -401,3 +401,20 @@ fn a_phase_locked_dispatcher_serves_a_running_stream() {
         stop.stop();
     });
 }
+
+#[test]
+fn an_id_is_a_number_other_than_zero() {
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
+    for _ in 0..3 {
+        let target = dispatcher.on(Box::new(|| ())).unwrap();
+        assert_ne!(target.to_bits(), 0);
+        assert_eq!(CallbackId::from_bits(target.to_bits()), target);
+        // Ids that are none have no effect.
+        let mut notifier = dispatcher.notifier(None).unwrap();
+        for bits in [0, u64::MAX, target.to_bits() ^ 1 << 40] {
+            notifier.notify(CallbackId::from_bits(bits));
+        }
+        dispatcher.poll(0);
+        assert!(!dispatcher.is_pending(CallbackId::from_bits(u64::MAX)));
+    }
+}
