@@ -8,7 +8,7 @@
 //!  signal                   test signals       capture_check               comparison of captures
 //!  process_usage            resource usage     alloc           calls of the allocator
 //!  ports                    ports for peers
-//!  sync                     when players sound
+//!  sync                     when players sound     syscalls        filter of system calls
 //! ```
 
 #![deny(unsafe_code)]
@@ -33,4 +33,6 @@ pub mod scratch;
 pub mod server;
 pub mod signal;
 pub mod sync;
+#[cfg(target_os = "linux")]
+pub mod syscalls;
 pub mod wire;
