@@ -4,7 +4,7 @@
 FEATURES ?= alsa,alsa-hw,hooks,mdns,pulse
 # Identical functions once, where rustc links with LLD, which can do that.
 FOLD = $(shell rustc -vV | grep -q 'host: x86_64-unknown-linux-gnu' && echo ,--icf=all)
-.PHONY: help run install install-capi player check test test-ray wheel publish-check release soak lint fmt book doc bench fuzz rtsan
+.PHONY: help run install install-capi install-lv2 player check test test-ray wheel publish-check release soak lint fmt book doc bench fuzz rtsan
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -17,6 +17,9 @@ install: ## build in release mode and install, as root into /usr/local (PREFIX, 
 
 install-capi: ## build and install the C libraries libaulos and libebur128 (PREFIX, DESTDIR, LIBRARIES)
 	@scripts/install-capi
+
+install-lv2: ## build the LV2 plug-ins and install their bundle, as root into /usr/local (PREFIX, DESTDIR)
+	@scripts/install-lv2
 
 player: ## build the player for small machines: target/player/aulos-player
 	RUSTFLAGS="$$RUSTFLAGS -C link-arg=-Wl,-z,pack-relative-relocs,--no-eh-frame-hdr$(FOLD)" cargo build --profile player -p aulos-player --no-default-features --features "$(FEATURES)"

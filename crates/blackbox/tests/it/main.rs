@@ -36,6 +36,7 @@ mod hostile;
 mod idle_stations;
 mod integrations;
 mod log;
+mod loudness_filter;
 mod markers;
 mod mdns;
 mod metrics;

@@ -95,6 +95,13 @@ impl PipeWire {
         command
     }
 
+    /// Runs a line of the shell until the end of the test, in its home.
+    pub(crate) fn run_shell(&mut self, line: &str, name: &str) {
+        let mut command = self.sound_command("sh");
+        command.current_dir(&self.folder).args(["-c", &format!("exec {line}")]);
+        self.run(&mut command, name);
+    }
+
     fn run(&mut self, command: &mut Command, name: &str) {
         let [out, err] = ["out", "err"].map(|end| self.folder.join(format!("{name}.{end}")));
         self.processes.push(Process::start(command, &out, &err).unwrap());
