@@ -278,6 +278,9 @@ int aulos_pipe_reader_status(const aulos_pipe_reader *reader, aulos_pipe_status 
  *                      AULOS_ERROR_BUSY and change nothing. It may be handed to another thread
  *                      between two calls.
  *
+ * Two threads that use one notifier at the same time are not detected: a check would cost more than
+ * the notification.
+ *
  * A callback must not throw a C++ exception. It may use notifiers of its thread, and pipes.
  *
  * To pass values too, write them into a pipe first and then notify: the callback, which has the
