@@ -253,7 +253,7 @@ fn sessions_of(
     // A mono station needs no map.
     let is_mono = running.is_some_and(|running| running.config.spec.layout.channels() < 2);
     let sessions = sessions(station, target)?.into_iter().map(|(session, map)| OverlaySession {
-        session: session,
+        session,
         map: if is_mono { ChannelMap::Stereo } else { map },
     });
     Some(sessions.collect())

@@ -205,12 +205,9 @@ const fn json_length(c: char) -> usize {
 
 /// The id of a client; `None` when its Hello contains nothing usable.
 pub(super) fn client_id(hello: &Hello) -> Option<String> {
-    let id = if hello.id.is_empty() { &hello.mac } else { &hello.id };
+    let id = &hello.id;
     let kept = !id.is_empty() && id.len() <= MAX_TEXT && !id.chars().any(char::is_control);
-    kept.then(|| match hello.instance {
-        1 => id.clone(),
-        instance => format!("{id}#{instance}"),
-    })
+    kept.then(|| hello.client_id())
 }
 
 /// The volumes that the configuration allows.

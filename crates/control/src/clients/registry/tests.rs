@@ -181,7 +181,7 @@ fn two_machines_with_one_id_both_play_and_are_reported_once() {
 fn instances_of_one_machine_are_clients_of_their_own() {
     let mut registry = registry();
     for (session, instance) in [(1, 1), (2, 2)] {
-        let hello = Hello { mac: "m".to_owned(), instance, ..hello_of("") };
+        let hello = Hello { instance, ..hello_of("m") };
         let session = SessionId(session);
         drop(registry.apply(arrival(session, PEER, hello), WallTime::default()));
     }
