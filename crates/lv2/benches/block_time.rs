@@ -1,8 +1,8 @@
 //! Time of `run` per block, beside the normalizer without a plug-in around it.
 //!
-//! Scenario: noise whose level changes, 48 kHz, all controls at their defaults. Columns: us per block,
-//! the least of nine runs of two seconds of sound; the last one is what the ports cost. Bad would be
-//! a cost that is not small beside the signal processing from 64 frames on.
+//! Scenario: noise at 48 kHz, all controls at their defaults. Columns: us per block, the least of
+//! nine runs of two seconds of sound; the last one is what the ports cost. Bad would be a cost that
+//! is not small beside the signal processing from 64 frames on.
 
 #![allow(
     unsafe_code,

@@ -14,7 +14,7 @@ use crate::{bits, programme};
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bundle");
 
 /// The bundle as it is installed, in a folder of bundles.
-fn install(scratch: &ScratchDir) -> PathBuf {
+pub(crate) fn install(scratch: &ScratchDir) -> PathBuf {
     let bundle = scratch.join("lv2/aulos.lv2");
     std::fs::create_dir_all(&bundle).unwrap();
     for name in ["manifest.ttl", "aulos.ttl"] {

@@ -15,6 +15,8 @@ mod controls;
 mod host;
 mod judges;
 mod real_time;
+#[cfg(target_os = "linux")]
+mod state;
 
 use aulos_blackbox::alloc::CountingAllocator;
 
