@@ -41,7 +41,7 @@ fn ports_may_be_unconnected_or_unknown_and_blocks_empty() {
         }
         host.run_connected(0);
         host.activate();
-        for frames in [0, 1, 8_192, 0] {
+        for frames in [0, 1, 8_192, 480_000, 0] {
             host.run_connected(frames);
         }
         // One output alone: without an input it is silent.
