@@ -10,8 +10,10 @@
 )]
 
 mod fallback;
+mod guide;
 mod meter;
 mod normalize;
+mod plugin;
 mod signals;
 
 /// Initializes GStreamer with our elements.
