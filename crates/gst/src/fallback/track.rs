@@ -194,7 +194,10 @@ impl Track {
         (converter.next, converter.skip, converter.lag) = (Some(time - ahead), skip, 0.0);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let start = (time * rate / 1e9).round() as u64;
-        self.runs.push_back(Run { start, samples: VecDeque::new() });
+        // In another format, the same audio goes on.
+        if self.runs.is_empty() || self.end_frame().abs_diff(start) > ROUNDING_FRAMES {
+            self.runs.push_back(Run { start, samples: VecDeque::new() });
+        }
     }
 
     /// Resamples what is in `remixed` and adds it to the last run.
@@ -271,6 +274,8 @@ const LAG_WEIGHT: f64 = 0.05;
 const DRIFTING_NS: f64 = 2e6;
 /// Time in which a difference is made up for: 2 ms at 200 ppm.
 const CATCH_UP_S: f64 = 10.0;
+/// Two resamplers round to frames.
+const ROUNDING_FRAMES: u64 = 2;
 const RESAMPLED_FRAMES: usize = 1_024;
 
 #[cfg(test)]

@@ -376,6 +376,24 @@ fn settings_change_while_it_plays() {
 }
 
 #[test]
+fn any_thread_may_change_settings_while_another_one_pushes() {
+    let mut harness = harness("aulosnormalize mode=low", STEREO);
+    let element = harness.element().unwrap();
+    let changes = std::thread::spawn(move || {
+        for round in 0..2_000 {
+            element.set_property("bypass", round % 2 == 0);
+            element.set_property("target", -30.0 + f64::from(round % 10));
+            element.set_property("true-peak", -1.0 - f64::from(round % 5));
+        }
+    });
+    let input = programme(48_000, 2, 20);
+    push(&mut harness, &input, 0);
+    changes.join().unwrap();
+    harness.push_event(gst::event::Eos::new());
+    assert_eq!(floats(&content(&pull(&mut harness))).len(), input.len());
+}
+
+#[test]
 fn gains_of_tags_no_longer_apply() {
     let mut harness = harness("aulosnormalize", STEREO);
     let mut tags = gst::TagList::new();

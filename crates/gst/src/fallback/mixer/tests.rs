@@ -13,6 +13,7 @@ const RATE: SampleRate = SampleRate::HZ_48000;
 /// A sender of a tone, in blocks of 10 ms.
 struct Sender {
     spec: PcmSpec,
+    channels: usize,
     sending: bool,
     silent: bool,
     /// Milliseconds of running time that were sent.
@@ -46,6 +47,7 @@ impl World {
         mixer.rearrange(&vec![None; rates.len()]);
         let sender = |hz: &u32| Sender {
             spec: PcmSpec::for_test(SampleRate::new(*hz).unwrap(), ChannelLayout::STEREO),
+            channels: 2,
             sending: true,
             silent: false,
             sent_ms: 0,
@@ -78,7 +80,8 @@ impl World {
                 .flat_map(|n| {
                     let time = sender.sent_ms as f64 / 1e3 + f64::from(n) / hz;
                     let tone = 0.3 * (2.0 * std::f64::consts::PI * 1_000.0 * time).sin();
-                    [if sender.silent { 0.0 } else { tone as f32 }; 2]
+                    let sample = if sender.silent { 0.0 } else { tone as f32 };
+                    std::iter::repeat_n(sample, sender.channels)
                 })
                 .collect();
             let now = self.mixer.position();
@@ -147,6 +150,21 @@ fn rates_that_differ_make_no_difference() {
         assert_eq!(world.inputs(), [Some(0), Some(1), Some(0)], "{rates:?}");
         world.is_without_holes();
     }
+}
+
+#[test]
+fn an_input_may_change_its_rate_in_mid_stream() {
+    let mut world = World::new(&[48_000, 48_000]);
+    for hz in [44_100, 8_000, 192_000, 48_000] {
+        world.run(500);
+        world.senders[0].spec =
+            PcmSpec::for_test(SampleRate::new(hz).unwrap(), ChannelLayout::MONO);
+        world.senders[0].channels = 1;
+    }
+    world.run(500);
+    assert_eq!(world.inputs(), [Some(0)]);
+    let (hole, _) = world.hole_and_step();
+    assert!(hole < 48, "{hole} frames of silence");
 }
 
 #[test]
