@@ -29,7 +29,7 @@ impl Default for Wanted {
     fn default() -> Self {
         let (silence, switch) = (SilenceConfig::default(), SwitchConfig::default());
         Self {
-            timeout: gst::ClockTime::from_seconds(5),
+            timeout: gst::ClockTime::SECOND,
             failback_delay: nanoseconds(switch.failback_delay),
             crossfade: gst::ClockTime::from_mseconds(20),
             silence_threshold: silence.threshold.get(),
