@@ -8,7 +8,7 @@ use aulos_dsp::Dither;
 use flac_codec::encode::{FlacStreamWriter, Options};
 
 use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block};
-use super::settings::{CodecConfigError, CodecSettings, SettingError};
+use super::settings::{CodecConfigError, CodecSettings};
 use super::shared_buffer::{BufferReader, BufferWriter, shared_buffer};
 use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
@@ -304,7 +304,7 @@ const MIN_BLOCK: u16 = 16;
 /// Frame header, subframe headers, CRC, rounding up, for eight channels.
 const FRAME_OVERHEAD: usize = 256;
 
-pub(super) const LEVEL: CodecConfigError = SettingError::new(
+pub(super) const LEVEL: CodecConfigError = CodecConfigError::setting(
     "the compression level of flac is an integer from 0 to 8",
     "use flac:0 (least CPU) to flac:8 (smallest), or `flac` alone",
 );

@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::SampleRate;
 
-use super::settings::{CodecConfigError, SettingError};
+use super::settings::CodecConfigError;
 
 /// Settings of the MP3 encoder. Prints as `192k`, `128k,lame` or `128k,builtin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,15 +93,15 @@ fn parse_bitrate(text: &str) -> Result<u32, CodecConfigError> {
         .ok_or(BITRATE)
 }
 
-pub(super) const BITRATE: CodecConfigError = SettingError::new(
+pub(super) const BITRATE: CodecConfigError = CodecConfigError::setting(
     "mp3 does not have this bit rate",
     "use 32k, 40k, 48k, 56k, 64k, 80k, 96k, 112k, 128k, 160k, 192k, 224k, 256k or 320k",
 );
-pub(super) const UNKNOWN_OPTION: CodecConfigError = SettingError::new(
+pub(super) const UNKNOWN_OPTION: CodecConfigError = CodecConfigError::setting(
     "unknown setting of mp3",
     "mp3 takes a bit rate and an encoder, `builtin` or `lame`, as in 128k,lame",
 );
-pub(super) const REPEATED: CodecConfigError = SettingError::new(
+pub(super) const REPEATED: CodecConfigError = CodecConfigError::setting(
     "a setting is given twice",
     "give the bit rate and the encoder at most once each",
 );

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use super::settings::{CodecConfigError, SettingError};
+use super::settings::CodecConfigError;
 
 /// Settings of the Opus encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,19 +121,19 @@ fn parse_complexity(text: &str) -> Result<u8, CodecConfigError> {
     if complexity <= MAX_COMPLEXITY { Ok(complexity) } else { Err(COMPLEXITY) }
 }
 
-pub(super) const BITRATE: CodecConfigError = SettingError::new(
+pub(super) const BITRATE: CodecConfigError = CodecConfigError::setting(
     "the bit rate of opus is 6000 to 510000 bits per second",
     "use opus:6k to opus:510k, as in opus:128k",
 );
-pub(super) const COMPLEXITY: CodecConfigError = SettingError::new(
+pub(super) const COMPLEXITY: CodecConfigError = CodecConfigError::setting(
     "the complexity of opus is an integer from 0 to 10",
     "use complexity=0 (least CPU) to complexity=10 (best)",
 );
-pub(super) const UNKNOWN_OPTION: CodecConfigError = SettingError::new(
+pub(super) const UNKNOWN_OPTION: CodecConfigError = CodecConfigError::setting(
     "unknown setting of opus",
     "opus takes a bit rate, vbr or cbr, and complexity, as in opus:96k,cbr,complexity=8",
 );
-pub(super) const REPEATED: CodecConfigError = SettingError::new(
+pub(super) const REPEATED: CodecConfigError = CodecConfigError::setting(
     "a setting is given twice",
     "give the bit rate, vbr or cbr, and complexity at most once each",
 );

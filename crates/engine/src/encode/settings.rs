@@ -53,13 +53,11 @@ pub struct SettingError {
     pub remedy: &'static str,
 }
 
-impl SettingError {
-    pub(super) const fn new(message: &'static str, remedy: &'static str) -> CodecConfigError {
-        CodecConfigError::Setting(Self { message, remedy })
-    }
-}
-
 impl CodecConfigError {
+    pub(super) const fn setting(message: &'static str, remedy: &'static str) -> Self {
+        Self::Setting(SettingError { message, remedy })
+    }
+
     /// The correction to suggest.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
