@@ -1,4 +1,4 @@
-//! `aulosfallback`, in real time: sources die, are late and come back. A latency of half a second
+//! `aulosfallback`, in real time: sources die, are late and come back. A latency of a second
 //! keeps a busy machine from being taken for a dead source.
 
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ impl Scenario {
     fn new(properties: &str, inputs: &[&str]) -> Self {
         init();
         let mut description = format!(
-            "aulosfallback name=switch latency=500000000 {properties} \
+            "aulosfallback name=switch latency=1000000000 {properties} \
              ! audio/x-raw,format=F32LE,rate=48000,channels=1 ! fakesink name=out sync=false \
              signal-handoffs=true"
         );
@@ -79,14 +79,16 @@ impl Scenario {
         panic!("no change to {input:?}");
     }
 
-    /// Waits until 300 ms more have come out.
+    /// Waits until 300 ms more have come out, and sound.
     fn play_on(&self) {
-        let length = || self.samples.lock().unwrap().len();
-        let start = length();
+        let start = self.samples.lock().unwrap().len();
         for _ in 0..2_000 {
-            if length() >= start + 14_400 {
+            let samples = self.samples.lock().unwrap();
+            let sounds = samples.iter().skip(start).any(|sample| sample.abs() > 0.01);
+            if sounds && samples.len() >= start + 14_400 {
                 return;
             }
+            drop(samples);
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("nothing comes out");
@@ -101,6 +103,13 @@ impl Scenario {
         let start = samples.iter().position(|sample| sample.abs() > 0.01).unwrap();
         let runs = samples[start..].split(|sample| sample.abs() > 0.002).map(<[f32]>::len);
         runs.max().unwrap()
+    }
+}
+
+/// Also after a failure: elements must not be freed while they play.
+impl Drop for Scenario {
+    fn drop(&mut self) {
+        let _stopped = self.pipeline.set_state(gst::State::Null);
     }
 }
 
@@ -180,12 +189,15 @@ fn pads_come_and_go_while_it_plays() {
     scenario.wait_for(Some("sink_0"));
     let source =
         gst::ElementFactory::make("audiotestsrc").property("is-live", true).build().unwrap();
+    // The pipeline must not start it before it is linked.
+    source.set_locked_state(true);
     scenario.pipeline.add(&source).unwrap();
     let switch = scenario.switch();
     let pad = switch.request_pad_simple("sink_%u").unwrap();
     pad.set_property("priority", 0u32);
     switch.static_pad("sink_0").unwrap().set_property("priority", 7u32);
     source.static_pad("src").unwrap().link(&pad).unwrap();
+    source.set_locked_state(false);
     source.sync_state_with_parent().unwrap();
     scenario.wait_for(Some(&pad.name()));
     source.set_state(gst::State::Null).unwrap();
