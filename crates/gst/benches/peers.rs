@@ -205,7 +205,7 @@ fn switches(table: &mut Table) {
 }
 
 /// Times of a buffer in nanoseconds, and its samples.
-type Heard = (u64, u64, Vec<f32>);
+type PlayedBuffer = (u64, u64, Vec<f32>);
 
 struct Holes {
     sound_ms: f64,
@@ -231,7 +231,7 @@ fn holes(element: &str, rates: [u32; 2], schedule: Schedule) -> Holes {
     let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
     let switch = pipeline.by_name("switch").unwrap();
     switch.static_pad("sink_1").unwrap().set_property("priority", 1u32);
-    let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
+    let heard: Arc<Mutex<Vec<PlayedBuffer>>> = Arc::default();
     let into = heard.clone();
     pipeline.by_name("out").unwrap().connect("handoff", false, move |values| {
         let buffer = values[1].get::<gst::Buffer>().unwrap();

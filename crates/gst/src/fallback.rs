@@ -3,8 +3,8 @@
 mod element;
 mod mixer;
 mod pad;
+mod properties;
 mod track;
-mod wanted;
 
 use gst::glib;
 use gst::prelude::StaticType;

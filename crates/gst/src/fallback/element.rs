@@ -11,16 +11,16 @@ use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 
-use super::mixer::{LATENCY, Mixer, Rendered, Selection, running_time};
+use super::mixer::{LATENCY, Mixer, RenderResult, Selection, running_time};
 use super::pad::FallbackPad;
-use super::wanted::Wanted;
+use super::properties::FallbackProperties;
 use crate::lock::lock;
 use crate::pcm::{CAPS, PcmSpec};
 use crate::time_map::{clock_time, nanoseconds, span};
 
 /// The stream that is put out.
 #[derive(Default)]
-struct Stream {
+struct FallbackStream {
     output: Option<Output>,
     /// The inputs of the mixer, in the order of priority.
     pads: Vec<FallbackPad>,
@@ -37,11 +37,11 @@ struct Output {
 /// A rendered buffer, and what changed with it.
 struct OutputBuffer {
     buffer: gst::Buffer,
-    change: Option<Change>,
+    change: Option<PadChange>,
     healthy: Vec<(FallbackPad, bool)>,
 }
 
-struct Change {
+struct PadChange {
     from: Option<FallbackPad>,
     to: Option<FallbackPad>,
     cause: SwitchCause,
@@ -57,9 +57,9 @@ glib::wrapper! {
 
 #[derive(Default)]
 pub(super) struct FallbackImp {
-    wanted: Mutex<Wanted>,
+    properties: Mutex<FallbackProperties>,
     /// Locked while a buffer is rendered, not while one is pushed.
-    stream: Mutex<Stream>,
+    stream: Mutex<FallbackStream>,
 }
 
 static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -77,7 +77,8 @@ impl ObjectSubclass for FallbackImp {
 
 impl ObjectImpl for FallbackImp {
     fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(Wanted::properties);
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> =
+            LazyLock::new(FallbackProperties::specs);
         &PROPERTIES
     }
 
@@ -92,7 +93,7 @@ impl ObjectImpl for FallbackImp {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        lock(&self.wanted).set(pspec.name(), value);
+        lock(&self.properties).set(pspec.name(), value);
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
@@ -100,7 +101,7 @@ impl ObjectImpl for FallbackImp {
             let pad = lock(&self.stream).active_pad.clone();
             return pad.map(Cast::upcast::<gst::Pad>).to_value();
         }
-        lock(&self.wanted).get(pspec.name())
+        lock(&self.properties).get(pspec.name())
     }
 }
 
@@ -154,7 +155,7 @@ impl ElementImpl for FallbackImp {
     }
 
     fn release_pad(&self, pad: &gst::Pad) {
-        lock(&self.wanted).active_pad.take_if(|wanted| wanted.upcast_ref::<gst::Pad>() == pad);
+        lock(&self.properties).active_pad.take_if(|wanted| wanted.upcast_ref::<gst::Pad>() == pad);
         self.obj().child_removed(pad, &pad.name());
         self.parent_release_pad(pad);
     }
@@ -176,12 +177,12 @@ impl ChildProxyImpl for FallbackImp {
 
 impl AggregatorImpl for FallbackImp {
     fn start(&self) -> Result<(), gst::ErrorMessage> {
-        *lock(&self.stream) = Stream::default();
+        *lock(&self.stream) = FallbackStream::default();
         Ok(())
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        *lock(&self.stream) = Stream::default();
+        *lock(&self.stream) = FallbackStream::default();
         Ok(())
     }
 
@@ -265,12 +266,12 @@ impl AggregatorImpl for FallbackImp {
     }
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let wanted = self.take_wanted();
+        let properties = self.take_properties();
         let output = {
             let mut stream = lock(&self.stream);
-            self.prepare(&mut stream, &wanted)?;
+            self.prepare(&mut stream, &properties)?;
             self.collect(&mut stream)?;
-            match stream.render(&wanted, timeout)? {
+            match stream.render(&properties, timeout)? {
                 Some(rendered) => self.output(&mut stream, rendered)?,
                 // Aggregator calls again when there is more.
                 None => return Ok(gst::FlowSuccess::Ok),
@@ -288,11 +289,11 @@ impl AggregatorImpl for FallbackImp {
 
 impl FallbackImp {
     /// What was asked for; the request for a pad is given once, unless only requests choose.
-    fn take_wanted(&self) -> Wanted {
-        let mut wanted = lock(&self.wanted);
-        let now = wanted.clone();
-        if wanted.auto_switch {
-            wanted.active_pad = None;
+    fn take_properties(&self) -> FallbackProperties {
+        let mut properties = lock(&self.properties);
+        let now = properties.clone();
+        if properties.auto_switch {
+            properties.active_pad = None;
         }
         now
     }
@@ -316,9 +317,13 @@ impl FallbackImp {
     }
 
     /// Takes over new, removed and reordered pads.
-    fn prepare(&self, stream: &mut Stream, wanted: &Wanted) -> Result<(), gst::FlowError> {
+    fn prepare(
+        &self,
+        stream: &mut FallbackStream,
+        properties: &FallbackProperties,
+    ) -> Result<(), gst::FlowError> {
         let pads = self.pads_by_priority();
-        let Stream { output, pads: known, active_pad, .. } = stream;
+        let FallbackStream { output, pads: known, active_pad, .. } = stream;
         let output = output.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         let mixer = match &mut output.mixer {
             Some(mixer) => mixer,
@@ -326,7 +331,7 @@ impl FallbackImp {
                 known.clear();
                 let start = self.start_time();
                 let channels = output.spec.layout.channels();
-                empty.insert(Mixer::new(wanted.config(), output.spec.rate, channels, start))
+                empty.insert(Mixer::new(properties.config(), output.spec.rate, channels, start))
             }
         };
         if *known != pads {
@@ -349,8 +354,10 @@ impl FallbackImp {
     }
 
     /// Moves what has arrived from the pads to the mixer, as far as it is needed soon.
-    fn collect(&self, stream: &mut Stream) -> Result<(), gst::FlowError> {
-        let Stream { output: Some(Output { mixer: Some(mixer), .. }), pads, samples, .. } = stream
+    fn collect(&self, stream: &mut FallbackStream) -> Result<(), gst::FlowError> {
+        let FallbackStream {
+            output: Some(Output { mixer: Some(mixer), .. }), pads, samples, ..
+        } = stream
         else {
             return Ok(());
         };
@@ -413,10 +420,10 @@ impl FallbackImp {
     /// The buffer of what was rendered.
     fn output(
         &self,
-        stream: &mut Stream,
-        (rendered, frame): (Rendered, u64),
+        stream: &mut FallbackStream,
+        (rendered, frame): (RenderResult, u64),
     ) -> Result<OutputBuffer, gst::FlowError> {
-        let Stream { output, pads, active_pad, samples } = stream;
+        let FallbackStream { output, pads, active_pad, samples } = stream;
         let output = output.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         let Output { spec, mixer: Some(mixer), dither } = output else {
             return Err(gst::FlowError::NotNegotiated);
@@ -437,7 +444,7 @@ impl FallbackImp {
         let change = rendered.change.map(|InputChange { cause, .. }| {
             let to = mixer.chosen().and_then(|input| pads.get(input)).cloned();
             let from = core::mem::replace(active_pad, to.clone());
-            Change { from, to, cause, at }
+            PadChange { from, to, cause, at }
         });
         let healthy = |(index, pad): (usize, &FallbackPad)| (pad.clone(), mixer.is_healthy(index));
         let healthy = pads.iter().enumerate().map(healthy).collect();
@@ -449,7 +456,7 @@ impl FallbackImp {
         for (pad, healthy) in &output.healthy {
             pad.set_healthy(*healthy);
         }
-        let Some(Change { from, to, cause, at }) = &output.change else { return };
+        let Some(PadChange { from, to, cause, at }) = &output.change else { return };
         let name = |pad: &Option<FallbackPad>| pad.as_ref().map(|pad| pad.name().to_string());
         gst::info!(CATEGORY, imp = self, "{:?} -> {:?}: {cause:?}", name(from), name(to));
         let structure = gst::Structure::builder("aulosfallback")
@@ -465,25 +472,25 @@ impl FallbackImp {
     }
 }
 
-impl Stream {
+impl FallbackStream {
     /// Renders into `samples`; gives what changed and the first frame. `None` while an input may
     /// still be in time.
     fn render(
         &mut self,
-        wanted: &Wanted,
+        properties: &FallbackProperties,
         timeout: bool,
-    ) -> Result<Option<(Rendered, u64)>, gst::FlowError> {
+    ) -> Result<Option<(RenderResult, u64)>, gst::FlowError> {
         let Some(Output { mixer: Some(mixer), .. }) = &mut self.output else { return Ok(None) };
         if !timeout && mixer.is_starved() {
             return Ok(None);
         }
-        let over = if wanted.stop_on_eos { mixer.has_any_ended() } else { mixer.has_ended() };
+        let over = if properties.stop_on_eos { mixer.has_any_ended() } else { mixer.has_ended() };
         if over {
             return Err(gst::FlowError::Eos);
         }
-        let requested = wanted.active_pad.as_ref();
+        let requested = properties.active_pad.as_ref();
         let requested = requested.and_then(|pad| self.pads.iter().position(|known| known == pad));
-        if wanted.auto_switch {
+        if properties.auto_switch {
             mixer.select(Selection::Auto);
             requested.into_iter().for_each(|input| mixer.prefer(input));
         } else {

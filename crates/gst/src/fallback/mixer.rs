@@ -34,7 +34,7 @@ pub(super) enum Selection {
 
 /// What a call of [`Mixer::render`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rendered {
+pub(super) struct RenderResult {
     pub(super) change: Option<InputChange>,
     /// No input had anything.
     pub(super) empty: bool,
@@ -53,7 +53,7 @@ pub(super) struct Mixer {
     selection: Selection,
     /// What is chosen, and what is heard; they differ while a fade has to end first.
     chosen: Option<usize>,
-    heard: Option<usize>,
+    audible: Option<usize>,
     fade: Option<Fade>,
     other: Vec<f32>,
 }
@@ -79,7 +79,7 @@ impl Mixer {
             switch: Switch::new(config.switch, 0),
             selection: Selection::Auto,
             chosen: None,
-            heard: None,
+            audible: None,
             fade: None,
             other: vec![0.0; quantum * channels],
         }
@@ -94,7 +94,7 @@ impl Mixer {
         if let Selection::Manual(input) = &mut self.selection {
             *input = moved(*input);
         }
-        (self.chosen, self.heard) = (moved(self.chosen), moved(self.heard));
+        (self.chosen, self.audible) = (moved(self.chosen), moved(self.audible));
         if let Some(fade) = &mut self.fade {
             fade.from = moved(fade.from);
         }
@@ -154,16 +154,16 @@ impl Mixer {
     }
 
     /// Fills `out` with the next frames, [`Mixer::samples`] interleaved samples.
-    pub(super) fn render(&mut self, out: &mut [f32]) -> Rendered {
+    pub(super) fn render(&mut self, out: &mut [f32]) -> RenderResult {
         let change = self.choose();
         self.begin_fade();
         out.fill(0.0);
-        let track = self.heard.and_then(|input| self.tracks.get(input));
+        let track = self.audible.and_then(|input| self.tracks.get(input));
         let read = track.map_or(0, |track| track.read(self.position, out));
         let breaks_off = track.is_some_and(|track| self.breaks_off(track));
         if breaks_off {
             Crossfade::fade_out(&mut out[..read * self.channels], self.channels);
-            self.heard = None;
+            self.audible = None;
             self.hasten_fade();
         }
         let faded = self.fade.as_ref().is_some_and(|fade| fade.from.is_some());
@@ -172,7 +172,7 @@ impl Mixer {
         for track in &mut self.tracks {
             track.discard_before(self.position);
         }
-        Rendered { change, empty: read == 0 && !faded }
+        RenderResult { change, empty: read == 0 && !faded }
     }
 
     /// Samples of one call of [`Mixer::render`].
@@ -186,7 +186,7 @@ impl Mixer {
         for track in &self.tracks {
             self.facts.push(self.facts_of(track));
         }
-        let running_dry = self.heard.filter(|input| self.is_running_dry(*input));
+        let running_dry = self.audible.filter(|input| self.is_running_dry(*input));
         if let Some(input) = running_dry {
             self.switch.report_underrun(now, input);
         }
@@ -249,13 +249,18 @@ impl Mixer {
             track.is_some_and(|track| track.buffered(self.position) > Frames::ZERO)
         };
         let next = self.chosen.filter(sounds);
-        if next == self.heard {
+        if next == self.audible {
             return;
         }
         if self.fade.is_some() {
             return self.hasten_fade();
         }
-        let from = core::mem::replace(&mut self.heard, next);
+        let from = core::mem::replace(&mut self.audible, next);
+        let next = next.and_then(|next| self.tracks.get(next));
+        if from.is_none() && next.is_some_and(|next| next.begins_at(self.position)) {
+            // After silence a sound starts exactly as its sender sent it.
+            return;
+        }
         let length = self.rate.frames(self.config.crossfade);
         // After silence there is nothing to fade from.
         let left = from.and_then(|from| self.tracks.get(from));

@@ -23,6 +23,8 @@ pub(super) struct Track {
 /// Frames without a gap between them.
 struct Run {
     start: u64,
+    /// Nothing of it was read or discarded.
+    whole: bool,
     samples: VecDeque<f32>,
 }
 
@@ -119,6 +121,7 @@ impl Track {
             let samples = usize::try_from(old).unwrap_or(usize::MAX) * self.channels;
             run.samples.drain(..samples.min(run.samples.len()));
             run.start += old;
+            run.whole &= old == 0;
             let is_last = self.runs.len() == 1;
             match self.runs.front() {
                 Some(run) if run.samples.is_empty() && !is_last => drop(self.runs.pop_front()),
@@ -143,6 +146,11 @@ impl Track {
     pub(super) fn buffered(&self, frame: u64) -> Frames {
         let run = self.run_at(frame);
         Frames::from(run.map_or(0, |(run, offset)| run.samples.len() / self.channels - offset))
+    }
+
+    /// Whether the audio begins with `frame`.
+    pub(super) fn begins_at(&self, frame: u64) -> bool {
+        self.run_at(frame).is_some_and(|(run, offset)| run.whole && offset == 0)
     }
 
     /// Behind the last frame that has arrived.
@@ -196,7 +204,7 @@ impl Track {
         let start = (time * rate / 1e9).round() as u64;
         // In another format, the same audio goes on.
         if self.runs.is_empty() || self.end_frame().abs_diff(start) > ROUNDING_FRAMES {
-            self.runs.push_back(Run { start, samples: VecDeque::new() });
+            self.runs.push_back(Run { start, whole: true, samples: VecDeque::new() });
         }
     }
 

@@ -17,13 +17,13 @@ use crate::time_map::{clock_time, span};
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct MeterProperties {
     interval: gst::ClockTime,
     post_messages: bool,
 }
 
 /// The stream that is measured.
-struct Stream {
+struct MeterStream {
     meter: IntervalMeter,
     samples: Vec<f32>,
 }
@@ -36,8 +36,8 @@ glib::wrapper! {
 
 #[derive(Default)]
 pub(super) struct MeterImp {
-    wanted: Mutex<Wanted>,
-    stream: Mutex<Option<Stream>>,
+    properties: Mutex<MeterProperties>,
+    stream: Mutex<Option<MeterStream>>,
 }
 
 static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -45,7 +45,7 @@ static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("aulosmeter", color, Some("Loudness meter"))
 });
 
-impl Default for Wanted {
+impl Default for MeterProperties {
     fn default() -> Self {
         Self { interval: gst::ClockTime::from_mseconds(100), post_messages: true }
     }
@@ -66,7 +66,7 @@ impl ObjectImpl for MeterImp {
                     .nick("Interval")
                     .blurb("Interval between messages in nanoseconds")
                     .minimum(MIN_INTERVAL_NS)
-                    .default_value(Wanted::default().interval.nseconds())
+                    .default_value(MeterProperties::default().interval.nseconds())
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("post-messages")
@@ -94,22 +94,22 @@ impl ObjectImpl for MeterImp {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        let mut wanted = lock(&self.wanted);
+        let mut properties = lock(&self.properties);
         // GObject has checked type and range; what is not a property never comes here.
         match pspec.name() {
             "interval" => {
                 let nanos = value.get().ok().and_then(clock_time);
-                wanted.interval = nanos.unwrap_or(gst::ClockTime::MAX);
+                properties.interval = nanos.unwrap_or(gst::ClockTime::MAX);
             }
-            _ => wanted.post_messages = value.get().unwrap_or(true),
+            _ => properties.post_messages = value.get().unwrap_or(true),
         }
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        let wanted = lock(&self.wanted);
+        let properties = lock(&self.properties);
         match pspec.name() {
-            "interval" => wanted.interval.nseconds().to_value(),
-            _ => wanted.post_messages.to_value(),
+            "interval" => properties.interval.nseconds().to_value(),
+            _ => properties.post_messages.to_value(),
         }
     }
 }
@@ -157,7 +157,7 @@ impl BaseTransformImpl for MeterImp {
             Some(stream) => stream.meter.change_format(spec).map_err(refused)?,
             None => {
                 let meter = IntervalMeter::new(spec).map_err(refused)?;
-                *stream = Some(Stream { meter, samples: Vec::new() });
+                *stream = Some(MeterStream { meter, samples: Vec::new() });
             }
         }
         Ok(())
@@ -179,7 +179,7 @@ impl BaseTransformImpl for MeterImp {
         &self,
         buffer: &gst::Buffer,
     ) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let wanted = *lock(&self.wanted);
+        let properties = *lock(&self.properties);
         let mut readings = Vec::new();
         if let Some(stream) = lock(&self.stream).as_mut() {
             stream.meter.spec().read(buffer, &mut stream.samples).map_err(|error| {
@@ -188,9 +188,9 @@ impl BaseTransformImpl for MeterImp {
             })?;
             let time = buffer.pts().map(gst::ClockTime::nseconds);
             let report = &mut |reading| readings.push(reading);
-            stream.meter.add(&stream.samples, time, span(wanted.interval), report);
+            stream.meter.add(&stream.samples, time, span(properties.interval), report);
         }
-        if wanted.post_messages {
+        if properties.post_messages {
             readings.iter().for_each(|reading| self.post(reading));
         }
         Ok(gst::FlowSuccess::Ok)

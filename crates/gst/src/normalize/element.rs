@@ -22,7 +22,7 @@ use crate::time_map::{clock_time, nanoseconds, span};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct NormalizeProperties {
     target: f64,
     true_peak: f64,
     lra: f64,
@@ -31,7 +31,7 @@ struct Wanted {
 }
 
 /// The stream that is processed.
-struct Stream {
+struct NormalizeStream {
     spec: PcmSpec,
     normalizer: DelayedNormalizer,
     dither: Dither,
@@ -48,9 +48,9 @@ glib::wrapper! {
 
 #[derive(Default)]
 pub(super) struct NormalizeImp {
-    wanted: Mutex<Wanted>,
+    properties: Mutex<NormalizeProperties>,
     /// Locked while a buffer is processed, not while one is pushed.
-    stream: Mutex<Option<Stream>>,
+    stream: Mutex<Option<NormalizeStream>>,
 }
 
 static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -58,7 +58,7 @@ static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("aulosnormalize", color, Some("Loudness normalizer"))
 });
 
-impl Default for Wanted {
+impl Default for NormalizeProperties {
     fn default() -> Self {
         let Settings { target, ceiling, tolerance, .. } = Settings::default();
         Self {
@@ -71,7 +71,7 @@ impl Default for Wanted {
     }
 }
 
-impl Wanted {
+impl NormalizeProperties {
     /// As `aulos normalize` has them: a programme may need any gain.
     fn settings(&self) -> Settings {
         Settings {
@@ -85,13 +85,17 @@ impl Wanted {
     }
 }
 
-impl Stream {
-    fn new(wanted: &Wanted, spec: PcmSpec, old: Option<&Self>) -> Result<Self, gst::LoggableError> {
+impl NormalizeStream {
+    fn new(
+        properties: &NormalizeProperties,
+        spec: PcmSpec,
+        old: Option<&Self>,
+    ) -> Result<Self, gst::LoggableError> {
         let normalizer = match old {
             Some(old) => old.normalizer.successor(&spec),
             None => {
-                let settings = wanted.settings();
-                DelayedNormalizer::new(wanted.mode.into(), settings, &spec, wanted.bypass)
+                let settings = properties.settings();
+                DelayedNormalizer::new(properties.mode.into(), settings, &spec, properties.bypass)
             }
         }
         .map_err(|error| gst::loggable_error!(CATEGORY, "{error}"))?;
@@ -147,7 +151,7 @@ impl ObjectSubclass for NormalizeImp {
 impl ObjectImpl for NormalizeImp {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let Wanted { target, true_peak, lra, .. } = Wanted::default();
+            let NormalizeProperties { target, true_peak, lra, .. } = NormalizeProperties::default();
             let double = |name, nick, blurb, (minimum, maximum), default| {
                 glib::ParamSpecDouble::builder(name)
                     .nick(nick)
@@ -193,26 +197,26 @@ impl ObjectImpl for NormalizeImp {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        let mut wanted = lock(&self.wanted);
+        let mut properties = lock(&self.properties);
         // GObject has checked type and range; what is not a property never comes here.
         let number = |into: &mut f64| *into = value.get().unwrap_or(*into);
         match pspec.name() {
-            "target" => number(&mut wanted.target),
-            "true-peak" => number(&mut wanted.true_peak),
-            "lra" => number(&mut wanted.lra),
-            "mode" => wanted.mode = value.get().unwrap_or(wanted.mode),
-            _ => wanted.bypass = value.get().unwrap_or(wanted.bypass),
+            "target" => number(&mut properties.target),
+            "true-peak" => number(&mut properties.true_peak),
+            "lra" => number(&mut properties.lra),
+            "mode" => properties.mode = value.get().unwrap_or(properties.mode),
+            _ => properties.bypass = value.get().unwrap_or(properties.bypass),
         }
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        let wanted = lock(&self.wanted);
+        let properties = lock(&self.properties);
         match pspec.name() {
-            "target" => wanted.target.to_value(),
-            "true-peak" => wanted.true_peak.to_value(),
-            "lra" => wanted.lra.to_value(),
-            "mode" => wanted.mode.to_value(),
-            _ => wanted.bypass.to_value(),
+            "target" => properties.target.to_value(),
+            "true-peak" => properties.true_peak.to_value(),
+            "lra" => properties.lra.to_value(),
+            "mode" => properties.mode.to_value(),
+            _ => properties.bypass.to_value(),
         }
     }
 }
@@ -252,14 +256,14 @@ impl BaseTransformImpl for NormalizeImp {
     fn set_caps(&self, caps: &gst::Caps, _out: &gst::Caps) -> Result<(), gst::LoggableError> {
         let spec = PcmSpec::from_caps(caps)
             .ok_or_else(|| gst::loggable_error!(CATEGORY, "unsupported caps {caps}"))?;
-        let wanted = lock(&self.wanted).clone();
+        let properties = lock(&self.properties).clone();
         let mut stream = lock(&self.stream);
         if stream.as_ref().is_some_and(|stream| stream.spec == spec) {
             return Ok(());
         }
         gst::debug!(CATEGORY, imp = self, "{spec:?}");
-        let before = stream.as_ref().map(Stream::latency);
-        let new = Stream::new(&wanted, spec, stream.as_ref())?;
+        let before = stream.as_ref().map(NormalizeStream::latency);
+        let new = NormalizeStream::new(&properties, spec, stream.as_ref())?;
         let changed = before != Some(new.latency());
         *stream = Some(new);
         drop(stream);
@@ -283,7 +287,8 @@ impl BaseTransformImpl for NormalizeImp {
             return false;
         }
         let (live, min, max) = upstream.result();
-        let own = lock(&self.stream).as_ref().map_or(gst::ClockTime::ZERO, Stream::latency);
+        let own =
+            lock(&self.stream).as_ref().map_or(gst::ClockTime::ZERO, NormalizeStream::latency);
         query.set(live, min.saturating_add(own), max.map(|max| max.saturating_add(own)));
         true
     }
@@ -297,7 +302,7 @@ impl BaseTransformImpl for NormalizeImp {
             }
             EventView::Caps(caps) => {
                 let spec = PcmSpec::from_caps(caps.caps());
-                let changes = |stream: &Stream| spec.as_ref() != Some(&stream.spec);
+                let changes = |stream: &NormalizeStream| spec.as_ref() != Some(&stream.spec);
                 if lock(&self.stream).as_ref().is_some_and(changes) {
                     self.push_delayed();
                 }
@@ -362,23 +367,23 @@ impl NormalizeImp {
     }
 
     /// Takes over properties that have changed, and those that a controller changes with time.
-    fn update_settings(&self, stream: &mut Stream, time: Option<gst::ClockTime>) {
+    fn update_settings(&self, stream: &mut NormalizeStream, time: Option<gst::ClockTime>) {
         let segment = self.obj().segment();
         let segment = segment.downcast_ref::<gst::ClockTime>();
         if let Some(time) = segment.and_then(|segment| segment.to_stream_time(time)) {
             // An error means that a controller could not be asked; the properties stay.
             let _synced = self.obj().sync_values(time);
         }
-        let wanted = lock(&self.wanted).clone();
-        stream.normalizer.set_bypass(wanted.bypass);
-        if let Err(error) = stream.normalizer.set_settings(&wanted.settings()) {
+        let properties = lock(&self.properties).clone();
+        stream.normalizer.set_bypass(properties.bypass);
+        if let Err(error) = stream.normalizer.set_settings(&properties.settings()) {
             gst::element_imp_warning!(self, gst::LibraryError::Settings, ["{error}"]);
         }
     }
 
     /// Sends what is delayed, so that what follows can be something else.
     fn push_delayed(&self) {
-        let drained = lock(&self.stream).as_mut().map(Stream::drain).unwrap_or_default();
+        let drained = lock(&self.stream).as_mut().map(NormalizeStream::drain).unwrap_or_default();
         for buffer in drained {
             if let Err(error) = self.obj().src_pad().push(buffer) {
                 gst::debug!(CATEGORY, imp = self, "cannot push delayed audio: {error}");

@@ -197,9 +197,13 @@ fn a_main_input_that_ends_is_followed_without_a_gap() {
 }
 
 #[test]
-fn the_last_input_is_played_to_its_end() {
+fn the_only_input_is_played_from_its_first_frame_to_its_last() {
     let mut world = World::new(&[48_000]);
     world.run(1_000);
+    let exact = |n: usize| (0.3 * (2.0 * std::f64::consts::PI * n as f64 / 48.0).sin()) as f32;
+    for (n, sample) in world.out.iter().enumerate() {
+        assert!((sample - exact(n)).abs() < 1e-6, "frame {n}: {sample}");
+    }
     let sent = world.senders[0].sent_ms as usize * 48;
     world.end(0);
     world.run(200);

@@ -12,7 +12,7 @@ use crate::time_map::{clock_time, nanoseconds, span};
 
 /// What was asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct FallbackProperties {
     pub(super) timeout: gst::ClockTime,
     pub(super) failback_delay: gst::ClockTime,
     pub(super) crossfade: gst::ClockTime,
@@ -25,7 +25,7 @@ pub(super) struct Wanted {
     pub(super) active_pad: Option<FallbackPad>,
 }
 
-impl Default for Wanted {
+impl Default for FallbackProperties {
     fn default() -> Self {
         let (silence, switch) = (SilenceConfig::default(), SwitchConfig::default());
         Self {
@@ -42,7 +42,7 @@ impl Default for Wanted {
     }
 }
 
-impl Wanted {
+impl FallbackProperties {
     pub(super) fn config(&self) -> MixerConfig {
         let wait = if self.immediate_fallback { Span::ZERO } else { span(self.timeout) };
         let silence = SilenceConfig {
@@ -95,7 +95,7 @@ impl Wanted {
         }
     }
 
-    pub(super) fn properties() -> Vec<glib::ParamSpec> {
+    pub(super) fn specs() -> Vec<glib::ParamSpec> {
         let mut all = switches();
         all.extend(times());
         all.push(
@@ -145,7 +145,7 @@ fn switches() -> Vec<glib::ParamSpec> {
 }
 
 fn times() -> Vec<glib::ParamSpec> {
-    let default = Wanted::default();
+    let default = FallbackProperties::default();
     let time = |name, nick, blurb, default: gst::ClockTime| {
         let builder = glib::ParamSpecUInt64::builder(name).nick(nick).blurb(blurb);
         builder.default_value(default.nseconds()).mutable_ready().build()
@@ -165,12 +165,13 @@ fn times() -> Vec<glib::ParamSpec> {
              nanoseconds; doubled with each further failure",
             default.failback_delay,
         ),
-        time(
-            "crossfade",
-            "Cross-fade",
-            "Length of the cross-fade in nanoseconds",
-            default.crossfade,
-        ),
+        glib::ParamSpecUInt64::builder("crossfade")
+            .nick("Cross-fade")
+            .blurb("Length of the cross-fade in nanoseconds")
+            .maximum(LONGEST_CROSSFADE.nseconds())
+            .default_value(default.crossfade.nseconds())
+            .mutable_ready()
+            .build(),
         time(
             "silence-timeout",
             "Silence timeout",
@@ -179,3 +180,6 @@ fn times() -> Vec<glib::ParamSpec> {
         ),
     ]
 }
+
+/// Longer, and two programmes are heard at once.
+const LONGEST_CROSSFADE: gst::ClockTime = gst::ClockTime::from_seconds(60);
