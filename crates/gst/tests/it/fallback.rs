@@ -237,3 +237,41 @@ fn files_follow_each_other_and_the_end_comes_at_last() {
         pipeline.set_state(gst::State::Null).unwrap();
     }
 }
+
+#[test]
+fn a_seek_flushes_all_inputs_and_starts_anew() {
+    init();
+    let description = "aulosfallback name=switch ! audio/x-raw,format=F32LE,channels=1,rate=48000 \
+        ! fakesink name=out sync=false signal-handoffs=true \
+        audiotestsrc num-buffers=2000 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch. \
+        audiotestsrc num-buffers=2000 samplesperbuffer=441 ! audio/x-raw,rate=44100 ! switch.";
+    let pipeline = gst::parse::launch(description).unwrap();
+    let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+    let seen: Arc<Mutex<Vec<(gst::ClockTime, bool)>>> = Arc::default();
+    let into = seen.clone();
+    pipeline.by_name("out").unwrap().connect("handoff", false, move |values| {
+        let buffer = values[1].get::<gst::Buffer>().unwrap();
+        let sounds = floats(&buffer.map_readable().unwrap()).iter().any(|x| x.abs() > 0.01);
+        into.lock().unwrap().push((buffer.pts().unwrap(), sounds));
+        None
+    });
+    pipeline.set_state(gst::State::Paused).unwrap();
+    let (result, ..) = pipeline.state(gst::ClockTime::from_seconds(20));
+    result.expect("it prerolls");
+    pipeline.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::from_seconds(15)).unwrap();
+    let (result, ..) = pipeline.state(gst::ClockTime::from_seconds(20));
+    result.expect("it prerolls again");
+    seen.lock().unwrap().clear();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let message =
+        pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(20), &kinds);
+    assert_eq!(message.expect("an end").type_(), gst::MessageType::Eos);
+    pipeline.set_state(gst::State::Null).unwrap();
+    let seen = seen.lock().unwrap();
+    let (first, last) = (seen[0], seen[seen.len() - 1]);
+    assert!((15_000..15_050).contains(&first.0.mseconds()) && first.1, "{first:?}");
+    // The sources count their buffers anew.
+    assert!((34_900..35_050).contains(&last.0.mseconds()), "{last:?}");
+    assert!(seen.iter().all(|(_, sounds)| *sounds));
+}
