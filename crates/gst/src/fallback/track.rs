@@ -181,14 +181,24 @@ impl Track {
     /// Ends what continues: the rest comes out of the resampler.
     fn finish_run(&mut self) {
         let Some(converter) = &mut self.converter else { return };
-        if converter.next.is_some() {
+        if let Some(end) = converter.expected() {
             let rest = converter.resampler.latency().as_usize() * self.channels;
             converter.remixed.clear();
             converter.remixed.resize(rest, 0.0);
             self.convert();
+            self.cut(frame_at(end, self.rate));
         }
         if let Some(converter) = &mut self.converter {
             converter.next = None;
+        }
+    }
+
+    /// Removes what the filter adds behind the last frame.
+    fn cut(&mut self, end: u64) {
+        let excess = usize::try_from(self.end_frame().saturating_sub(end)).unwrap_or(0);
+        if let Some(run) = self.runs.back_mut() {
+            let kept = run.samples.len().saturating_sub(excess * self.channels);
+            run.samples.truncate(kept);
         }
     }
 
@@ -200,8 +210,7 @@ impl Track {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some frames")]
         let skip = (ahead * rate / 1e9).round() as usize;
         (converter.next, converter.skip, converter.lag) = (Some(time - ahead), skip, 0.0);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let start = (time * rate / 1e9).round() as u64;
+        let start = frame_at(time, self.rate);
         // In another format, the same audio goes on.
         if self.runs.is_empty() || self.end_frame().abs_diff(start) > ROUNDING_FRAMES {
             self.runs.push_back(Run { start, whole: true, samples: VecDeque::new() });
@@ -272,6 +281,13 @@ impl Converter {
             self.resampler.set_drift(drift);
         }
     }
+}
+
+/// The frame that is due at this running time in nanoseconds.
+fn frame_at(time: f64, rate: SampleRate) -> u64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let frame = (time * f64::from(rate.hz()) / 1e9).round() as u64;
+    frame
 }
 
 /// As GStreamer's own elements for audio: larger differences are gaps.
