@@ -72,7 +72,7 @@ impl Table {
     }
 }
 
-/// What will do.
+/// Acceptance limit of a row.
 #[derive(Clone, Copy)]
 enum Limit {
     /// The greatest part of the peer's.

@@ -18,7 +18,7 @@ use crate::lock::lock;
 use crate::pcm::{CAPS, PcmSpec};
 use crate::time_map::{clock_time, nanoseconds, span};
 
-/// The stream that is put out.
+/// State of the stream.
 #[derive(Default)]
 struct FallbackStream {
     output: Option<Output>,
@@ -288,7 +288,7 @@ impl AggregatorImpl for FallbackImp {
 }
 
 impl FallbackImp {
-    /// What was asked for; the request for a pad is given once, unless only requests choose.
+    /// The values of the properties; a request for a pad is taken once if the switch selects.
     fn take_properties(&self) -> FallbackProperties {
         let mut properties = lock(&self.properties);
         let now = properties.clone();
@@ -451,7 +451,7 @@ impl FallbackImp {
         Ok(OutputBuffer { buffer, change, healthy })
     }
 
-    /// Tells the application what has changed.
+    /// Reports changes to the application.
     fn report(&self, output: &OutputBuffer) {
         for (pad, healthy) in &output.healthy {
             pad.set_healthy(*healthy);
@@ -466,7 +466,7 @@ impl FallbackImp {
             .field("running-time", at)
             .build();
         let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
-        // Without a bus nobody listens.
+        // Fails without a bus.
         let _posted = self.obj().post_message(message);
         self.obj().notify("active-pad");
     }

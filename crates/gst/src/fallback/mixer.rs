@@ -23,7 +23,7 @@ pub(super) struct MixerConfig {
     pub(super) silence: Option<SilenceConfig>,
 }
 
-/// Who chooses.
+/// How the input is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     /// The switch, by priority and health.
@@ -32,7 +32,7 @@ pub(super) enum Selection {
     Manual(Option<usize>),
 }
 
-/// What a call of [`Mixer::render`] has done.
+/// Result of [`Mixer::render`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RenderResult {
     pub(super) change: Option<InputChange>,
@@ -51,7 +51,7 @@ pub(super) struct Mixer {
     facts: Vec<InputFacts>,
     switch: Switch,
     selection: Selection,
-    /// What is chosen, and what is heard; they differ while a fade has to end first.
+    /// The selected input, and the one that is read; they differ while a fade has to end first.
     chosen: Option<usize>,
     audible: Option<usize>,
     fade: Option<Fade>,

@@ -68,7 +68,7 @@ impl FallbackPad {
         self.imp().priority.load(Ordering::Relaxed)
     }
 
-    /// Sets whether it is healthy, and tells those who want to know.
+    /// Sets whether it is healthy, and emits the notification of a change.
     pub(super) fn set_healthy(&self, healthy: bool) {
         if self.imp().healthy.swap(healthy, Ordering::Relaxed) != healthy {
             self.notify("is-healthy");

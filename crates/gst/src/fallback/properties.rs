@@ -10,7 +10,7 @@ use super::mixer::MixerConfig;
 use super::pad::FallbackPad;
 use crate::time_map::{clock_time, nanoseconds, span};
 
-/// What was asked for.
+/// Values of the properties.
 #[derive(Clone, Debug)]
 pub(super) struct FallbackProperties {
     pub(super) timeout: gst::ClockTime,

@@ -15,7 +15,7 @@ use crate::lock::lock;
 use crate::pcm::{PcmSpec, always_templates};
 use crate::time_map::{clock_time, span};
 
-/// What was asked for.
+/// Values of the properties.
 #[derive(Clone, Copy, Debug)]
 struct MeterProperties {
     interval: gst::ClockTime,
@@ -226,7 +226,7 @@ impl MeterImp {
             .field("sample-peak", decibels(&reading.sample_peaks))
             .build();
         let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
-        // Without a bus nobody listens.
+        // Fails without a bus.
         let _posted = self.obj().post_message(message);
     }
 }

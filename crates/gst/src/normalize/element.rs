@@ -20,7 +20,7 @@ use crate::lock::lock;
 use crate::pcm::{PcmSpec, always_templates};
 use crate::time_map::{clock_time, nanoseconds, span};
 
-/// What was asked for.
+/// Values of the properties.
 #[derive(Clone, Debug)]
 struct NormalizeProperties {
     target: f64,
@@ -36,7 +36,7 @@ struct NormalizeStream {
     normalizer: DelayedNormalizer,
     dither: Dither,
     samples: Vec<f32>,
-    /// What a buffer has given and is not yet sent: more than one after a jump of the time.
+    /// Output that is not yet sent: more than one buffer after a jump of the time.
     ready: VecDeque<gst::Buffer>,
 }
 
@@ -269,7 +269,7 @@ impl BaseTransformImpl for NormalizeImp {
         drop(stream);
         if changed {
             let message = gst::message::Latency::builder().src(&*self.obj()).build();
-            // Without a bus nobody wants to know.
+            // Fails without a bus.
             let _posted = self.obj().post_message(message);
         }
         Ok(())

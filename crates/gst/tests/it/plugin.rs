@@ -1,5 +1,5 @@
 //! The plug-in as a file, in programs of GStreamer: how it loads, what it logs, and what valgrind
-//! thinks of it.
+//! reports.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
