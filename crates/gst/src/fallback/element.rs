@@ -93,6 +93,9 @@ impl ObjectImpl for FallbackImp {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        if pspec.name() == "force-live" {
+            return self.obj().set_force_live(value.get().unwrap_or(true));
+        }
         lock(&self.properties).set(pspec.name(), value);
     }
 
@@ -100,6 +103,9 @@ impl ObjectImpl for FallbackImp {
         if pspec.name() == "active-pad" {
             let pad = lock(&self.stream).active_pad.clone();
             return pad.map(Cast::upcast::<gst::Pad>).to_value();
+        }
+        if pspec.name() == "force-live" {
+            return self.obj().is_force_live().to_value();
         }
         lock(&self.properties).get(pspec.name())
     }

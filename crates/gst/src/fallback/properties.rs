@@ -135,6 +135,15 @@ fn switches() -> Vec<glib::ParamSpec> {
             "Do not wait for the input of the highest priority at the start",
             false,
         ),
+        glib::ParamSpecBoolean::builder("force-live")
+            .nick("Force live")
+            .blurb(
+                "Do not wait for an input that is late, even if no input is live; otherwise all \
+                 inputs are awaited then, as for files that are processed in full",
+            )
+            .default_value(true)
+            .mutable_ready()
+            .build(),
         switch(
             "stop-on-eos",
             "Stop on EOS",

@@ -208,11 +208,11 @@ fn pads_come_and_go_while_it_plays() {
     assert!(hole < 600, "{hole} frames of silence");
 }
 
-/// Files are not live: they are played as fast as they can be read, and in full.
+/// Files are played as fast as they can be read, and in full.
 #[test]
 fn files_follow_each_other_and_the_end_comes_at_last() {
     init();
-    let description = "aulosfallback name=switch ! audio/x-raw,format=S16LE,rate=48000 \
+    let description = "aulosfallback name=switch force-live=false ! audio/x-raw,format=S16LE,rate=48000 \
         ! fakesink name=out sync=false signal-handoffs=true \
         audiotestsrc num-buffers=50 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch. \
         audiotestsrc num-buffers=200 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch.";
@@ -241,7 +241,7 @@ fn files_follow_each_other_and_the_end_comes_at_last() {
 #[test]
 fn a_seek_flushes_all_inputs_and_starts_anew() {
     init();
-    let description = "aulosfallback name=switch ! audio/x-raw,format=F32LE,channels=1,rate=48000 \
+    let description = "aulosfallback name=switch force-live=false ! audio/x-raw,format=F32LE,channels=1,rate=48000 \
         ! fakesink name=out sync=false signal-handoffs=true \
         audiotestsrc num-buffers=2000 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch. \
         audiotestsrc num-buffers=2000 samplesperbuffer=441 ! audio/x-raw,rate=44100 ! switch.";
