@@ -155,9 +155,10 @@ fn with_both_dead_the_timeline_goes_on() {
     scenario.set_sending(0, false);
     scenario.set_sending(1, false);
     scenario.wait_for(None);
-    scenario.play_on();
+    std::thread::sleep(Duration::from_millis(300));
     scenario.set_sending(1, true);
     scenario.wait_for(Some("sink_1"));
+    scenario.play_on();
     scenario.finish();
 }
 
@@ -212,8 +213,8 @@ fn pads_come_and_go_while_it_plays() {
 #[test]
 fn files_follow_each_other_and_the_end_comes_at_last() {
     init();
-    let description = "aulosfallback name=switch force-live=false ! audio/x-raw,format=S16LE,rate=48000 \
-        ! fakesink name=out sync=false signal-handoffs=true \
+    let description = "aulosfallback name=switch force-live=false \
+        ! audio/x-raw,format=S16LE,rate=48000 ! fakesink name=out sync=false signal-handoffs=true \
         audiotestsrc num-buffers=50 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch. \
         audiotestsrc num-buffers=200 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch.";
     for (stop, expected_ms) in [(false, 2_000), (true, 500)] {
@@ -241,8 +242,8 @@ fn files_follow_each_other_and_the_end_comes_at_last() {
 #[test]
 fn a_seek_flushes_all_inputs_and_starts_anew() {
     init();
-    let description = "aulosfallback name=switch force-live=false ! audio/x-raw,format=F32LE,channels=1,rate=48000 \
-        ! fakesink name=out sync=false signal-handoffs=true \
+    let description = "aulosfallback name=switch force-live=false \
+        ! audio/x-raw,format=F32LE,channels=1,rate=48000 ! fakesink name=out sync=false signal-handoffs=true \
         audiotestsrc num-buffers=2000 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch. \
         audiotestsrc num-buffers=2000 samplesperbuffer=441 ! audio/x-raw,rate=44100 ! switch.";
     let pipeline = gst::parse::launch(description).unwrap();
