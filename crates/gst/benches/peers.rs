@@ -5,8 +5,8 @@
 //! * CPU of the normalizer in a pipeline, beside ffmpeg's `loudnorm` and beside `audioloudnorm`
 //!   (gst-plugin-audiofx), which wants 192 kHz: processor time less that of a pipeline that only
 //!   copies; by turns, the least of five. More than a quarter of a peer's would be bad.
-//! * Integrated loudness of the results, judged by ffmpeg's `ebur128`: more than 0.5 LU off would be
-//!   bad.
+//! * Integrated loudness of the results, judged by ffmpeg's `ebur128`: more than 0.5 LU off would
+//!   be bad.
 //! * The longest hole in what comes out of the switch, beside `fallbackswitch`
 //!   (gst-plugin-fallbackswitch): silence or missing time. More than 1 ms would be bad.
 //!
@@ -62,8 +62,8 @@ impl Table {
         let (peer, ratio) = (number(peer), number(ratio));
         println!("{case:<60} {ours:>9.4} {peer:>9} {ratio:>8} {target:>6} {met}");
         self.rows.push(format!(
-            "{{\"part\": \"gstreamer\", \"case\": \"{case}\", \"ours\": {ours:.4}, \"peer\": {peer}, \
-             \"ratio\": {ratio}, \"target\": {target}, \"met\": {met}}}"
+            "{{\"part\": \"gstreamer\", \"case\": \"{case}\", \"ours\": {ours:.4}, \
+             \"peer\": {peer}, \"ratio\": {ratio}, \"target\": {target}, \"met\": {met}}}"
         ));
     }
 

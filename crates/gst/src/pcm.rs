@@ -154,8 +154,8 @@ impl PcmSpec {
     }
 }
 
-/// The position of each channel, by the caps or else by convention. With one pair of surrounds, rear
-/// or side, they are at 110 degrees (ITU-R BS.775); with two they are rear and side (BS.2051).
+/// The position of each channel, by the caps or else by convention. With one pair of surrounds,
+/// rear or side, they are at 110 degrees (ITU-R BS.775); with two they are rear and side (BS.2051).
 fn positions(info: &AudioInfo, layout: ChannelLayout) -> Vec<ChannelPosition> {
     use AudioChannelPosition as Gst;
     let positions = info.positions().unwrap_or_default();

@@ -51,8 +51,8 @@ impl TimeMap {
         self.end += frames as u64;
     }
 
-    /// The times of the frames from `start` on, and of the first one behind them. Earlier frames are
-    /// forgotten.
+    /// The times of the frames from `start` on, and of the first one behind them. Earlier frames
+    /// are forgotten.
     pub(crate) fn take(&mut self, start: u64, frames: usize) -> Option<(u64, u64)> {
         while self.marks.get(1).is_some_and(|(frame, _)| *frame <= start) {
             self.marks.pop_front();

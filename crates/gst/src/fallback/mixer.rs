@@ -1,8 +1,8 @@
 //! Chooses an input, and renders it without gaps: the element without GStreamer.
 //!
-//! Time is running time. A buffer of the output is rendered when it is due, so audio that is not there
-//! by then is missing, however long a time-out may be. The switch is told so while there is still
-//! enough of it for a fade.
+//! Time is running time. A buffer of the output is rendered when it is due, so audio that is not
+//! there by then is missing, however long a time-out may be. The switch is told so while there is
+//! still enough of it for a fade.
 
 use aulos_core::{Frames, Instant, SampleRate, Span};
 use aulos_dsp::Crossfade;

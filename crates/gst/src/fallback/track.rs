@@ -8,8 +8,8 @@ use aulos_dsp::{Resampler, remix};
 
 use crate::pcm::PcmSpec;
 
-/// Converts what arrives, and keeps it until it is due. Frames are numbered by running time: frame n
-/// is due at n / rate.
+/// Converts what arrives, and keeps it until it is due. Frames are numbered by running time: frame
+/// n is due at n / rate.
 pub(super) struct Track {
     rate: SampleRate,
     channels: usize,

@@ -16,8 +16,8 @@ pub(super) struct OutputSpan {
     pub(super) times: Option<(u64, u64)>,
 }
 
-/// Output has as many frames as input and the times of the input. Nothing comes out before the first
-/// frame; at the end, [`DelayedNormalizer::drain`] gives what is left.
+/// Output has as many frames as input and the times of the input. Nothing comes out before the
+/// first frame; at the end, [`DelayedNormalizer::drain`] gives what is left.
 pub(super) struct DelayedNormalizer {
     normalizer: Normalizer,
     channels: usize,

@@ -243,7 +243,8 @@ fn files_follow_each_other_and_the_end_comes_at_last() {
 fn a_seek_flushes_all_inputs_and_starts_anew() {
     init();
     let description = "aulosfallback name=switch force-live=false \
-        ! audio/x-raw,format=F32LE,channels=1,rate=48000 ! fakesink name=out sync=false signal-handoffs=true \
+        ! audio/x-raw,format=F32LE,channels=1,rate=48000 ! fakesink name=out sync=false \
+        signal-handoffs=true \
         audiotestsrc num-buffers=2000 samplesperbuffer=480 ! audio/x-raw,rate=48000 ! switch. \
         audiotestsrc num-buffers=2000 samplesperbuffer=441 ! audio/x-raw,rate=44100 ! switch.";
     let pipeline = gst::parse::launch(description).unwrap();

@@ -51,8 +51,8 @@ impl Programs {
         Some(new)
     }
 
-    /// Runs commands of a shell; gives what they print. They must succeed, and log nothing up to this
-    /// level of `GST_DEBUG`.
+    /// Runs commands of a shell; gives what they print. They must succeed, and log nothing up to
+    /// this level of `GST_DEBUG`.
     pub(crate) fn shell(&self, level: &str, commands: &str, folder: &Path) -> String {
         let commands = format!("export GST_DEBUG={level}\n{commands}");
         let mut command = Command::new("bash");
