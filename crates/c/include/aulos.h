@@ -289,7 +289,8 @@ typedef struct aulos_dispatcher aulos_dispatcher;
 typedef struct aulos_notifier aulos_notifier;
 
 /* Identifies a callback of a dispatcher: plain data, to be copied to the threads that notify it. 0
- * is no callback. After its removal the id is stale, and notifying it has no effect. */
+ * is no callback. After its removal the id is stale, and notifying it has no effect. An id belongs
+ * to its dispatcher: another one takes it for a callback of its own. */
 typedef uint64_t aulos_callback;
 
 typedef void (*aulos_callback_function)(void *context);

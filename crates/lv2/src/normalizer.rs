@@ -32,6 +32,8 @@ pub(crate) struct NormalizerProcessor {
     /// one ends.
     begin: GainRamp,
     end: GainRamp,
+    /// Where `wet` and `end` go.
+    goals: (f32, f32),
     reports: ReportClock,
     levels: [f32; 7],
 }
@@ -54,6 +56,7 @@ impl NormalizerProcessor {
             delayed: vec![0.0; BLOCK_FRAMES * layout.channels()],
             begin: GainRamp::at(1.0),
             end: GainRamp::at(1.0),
+            goals: (1.0, 1.0),
             reports: ReportClock::new(rate),
             levels: [0.0; 7],
         })
@@ -107,12 +110,17 @@ impl Processor for NormalizerProcessor {
             self.fresh = false;
             self.current = self.chosen;
             (self.wet, self.dry) = (GainRamp::at(enabled), GainRamp::at(1.0 - enabled));
+            self.goals = (enabled, 1.0);
             return;
         }
-        self.wet.ramp_to(enabled, self.fade);
-        self.dry.ramp_to(1.0 - enabled, self.fade);
         let end = if self.chosen == self.current { 1.0 } else { 0.0 };
-        self.end.ramp_to(end, self.fade);
+        // Each ramp is begun once: other controls may move with every block.
+        if self.goals != (enabled, end) {
+            self.goals = (enabled, end);
+            self.wet.ramp_to(enabled, self.fade);
+            self.dry.ramp_to(1.0 - enabled, self.fade);
+            self.end.ramp_to(end, self.fade);
+        }
     }
 
     fn process(&mut self, block: &mut [f32]) {

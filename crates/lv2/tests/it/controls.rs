@@ -76,6 +76,19 @@ fn the_target_and_the_ceiling_are_kept() {
     assert!(*host.control("reduction") <= 0.0 && *host.control("gain") != 0.0);
 }
 
+#[test]
+fn a_change_of_the_look_ahead_ends_while_another_control_is_automated() {
+    let mut host = Host::new(linked(), STEREO);
+    let sound = tone(0.2);
+    host.play(&sound, &[64]);
+    *host.control("mode") = 3.0;
+    for (index, block) in sound.chunks(2 * 64).enumerate() {
+        *host.control("target") = if index % 2 == 0 { -20.0 } else { -21.0 };
+        host.play(block, &[64]);
+    }
+    assert!(*host.control("latency") <= 0.0);
+}
+
 /// All that a host saves are the control ports.
 #[test]
 fn an_instance_with_the_same_controls_plays_the_same() {

@@ -184,6 +184,11 @@ impl Notifier {
     #[cold]
     fn record_missed(&self, target: CallbackId) {
         if let Some(missed) = self.own.missed.get(target.index as usize) {
+            // No callback, or one that was removed, must not replace the present one. Only this
+            // thread writes generations; the dispatcher takes them.
+            if target.generation <= missed.load(Ordering::Relaxed) {
+                return;
+            }
             // Swaps, as on the other side: so all threads agree on their order.
             missed.swap(target.generation, Ordering::Release);
             self.own.any_missed.swap(true, Ordering::Release);

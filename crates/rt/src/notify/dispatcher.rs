@@ -182,13 +182,13 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
 
     /// Whether this callback was notified and has not run yet.
     pub fn is_pending(&mut self, target: CallbackId) -> bool {
-        self.collect();
+        self.collect_some();
         self.waiting.iter().any(|waiting| waiting.target == target)
     }
 
     /// Discards the notifications of this callback so far.
     pub fn cancel(&mut self, target: CallbackId) {
-        self.collect();
+        self.collect_some();
         self.waiting.retain(|waiting| waiting.target != target);
         if let Some(slot) = self.slot(target) {
             slot.pending = false;
@@ -198,7 +198,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
     /// Runs this callback now, out of order, if it is pending; returns whether it was. A callback
     /// added by [`Dispatcher::on_each`] runs for all pending notifications.
     pub fn handle_now(&mut self, target: CallbackId) -> bool {
-        self.collect();
+        self.collect_some();
         let times = self.waiting.iter().filter(|waiting| waiting.target == target).count();
         self.waiting.retain(|waiting| waiting.target != target);
         for _ in 0..times {
@@ -228,6 +228,14 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         // which stay last.
         self.waiting.sort_by_key(|announcement| announcement.ticket);
         lowest
+    }
+
+    /// The same for calls that serve nothing: a program that makes them and never polls must not
+    /// fill the memory. What is not taken waits in the queues of the notifiers.
+    fn collect_some(&mut self) {
+        if self.waiting.len() < MAX_WAITING {
+            self.collect();
+        }
     }
 
     /// Takes the notifications of all notifiers into `new`.
@@ -350,8 +358,12 @@ fn slot_of<F: ?Sized>(
     slots: &mut [CallbackSlot<F>],
     target: CallbackId,
 ) -> Option<&mut CallbackSlot<F>> {
-    slots.get_mut(target.index as usize).filter(|slot| slot.generation == target.generation)
+    let slot = slots.get_mut(target.index as usize)?;
+    (slot.generation == target.generation && slot.callback.is_some()).then_some(slot)
 }
+
+/// What all queues hold together.
+const MAX_WAITING: usize = MAX_NOTIFIERS * NOTIFIER_CAPACITY;
 
 /// Maximum number of rounds of one poll, each for notifications that came during the previous one;
 /// if more come, the notifying threads are faster than this one, and the caller is told to poll

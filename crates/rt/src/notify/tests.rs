@@ -163,6 +163,48 @@ fn no_announcement_is_lost_when_a_line_is_full() {
 }
 
 #[test]
+fn a_stale_id_takes_no_place_of_a_live_one_when_the_queue_is_full() {
+    let mut world = TestDispatcher::new(2, 1);
+    let stale = world.targets[0];
+    assert!(world.dispatcher.remove(stale).is_some());
+    let log = Rc::clone(&world.log);
+    let live = world.dispatcher.on(Box::new(move || log.borrow_mut().push(7))).unwrap();
+    for _ in 0..crate::limits::NOTIFIER_CAPACITY {
+        world.lines[0].notify(world.targets[1]);
+    }
+    for id in [live, stale, CallbackId::from_bits(0)] {
+        world.lines[0].notify(id);
+    }
+    assert_eq!(world.served(), [1, 7]);
+    assert_eq!(world.served(), []);
+}
+
+#[test]
+fn a_removed_callback_is_not_pending_and_is_not_handled() {
+    let mut world = TestDispatcher::new(1, 1);
+    let gone = world.targets[0];
+    assert!(world.dispatcher.remove(gone).is_some());
+    world.lines[0].notify(gone);
+    assert!(!world.dispatcher.is_pending(gone) && !world.dispatcher.handle_now(gone));
+}
+
+#[test]
+fn asking_without_polling_does_not_fill_the_memory() {
+    let mut dispatcher = Dispatcher::<dyn FnMut()>::new(PollStrategy::Timer);
+    let served = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&served);
+    let each = dispatcher.on_each(Box::new(move || *count.borrow_mut() += 1)).unwrap();
+    let mut line = dispatcher.notifier(None).unwrap();
+    let limit = crate::limits::NOTIFIER_CAPACITY * (crate::limits::MAX_NOTIFIERS + 2);
+    for _ in 0..2 * limit {
+        line.notify(each);
+        assert!(dispatcher.is_pending(each));
+    }
+    dispatcher.poll(0);
+    assert!((1..=limit).contains(&*served.borrow()), "{}", served.borrow());
+}
+
+#[test]
 fn what_a_dead_thread_announced_is_served() {
     let mut desk = TestDispatcher::new(2, 1);
     let mut line = desk.lines.pop().unwrap();
