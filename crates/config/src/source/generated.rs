@@ -68,7 +68,7 @@ pub(crate) fn tone(query: &Query<'_>) -> Parsed<GeneratedSource> {
     }
     for dbfs in [Some(dbfs.0), dbfs.1].into_iter().flatten().filter(|it| !TONE_DBFS.contains(it)) {
         let (low, high) = (TONE_DBFS.start(), TONE_DBFS.end());
-        let message = format!("`dbfs` is {dbfs}: it must be from {low} to {high} dBFS");
+        let message = format!("`dbfs` is {dbfs}: it must be {low} to {high} dBFS");
         query.refuse::<()>(message, "dbfs=-20");
     }
     if dbfs.1.is_some() && hz.1.is_none() {

@@ -91,7 +91,7 @@ fn a_tone_has_one_frequency_or_two_and_may_be_interrupted() {
         ("hz=440,30000", "above 0 and below 24000"),
         ("hz=nan", "a number, or two separated by a comma"),
         ("hz=1,2,3", "a number, or two separated by a comma"),
-        ("dbfs=3", "from -120 to 0 dBFS"),
+        ("dbfs=3", "is 3: it must be -120 to 0 dBFS"),
         ("dbfs=-20,-23", "two levels for one frequency"),
         ("on=1s", "belong together"),
         ("on=1s&off=2d", "from 10ms to 1h"),
