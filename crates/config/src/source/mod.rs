@@ -1,7 +1,7 @@
 //! Sources as values: what a source URI means.
 //!
 //! A scheme is a module with its parameters, its settings, a parser and the answers to
-//! [`SourceKind`], and two lines here: its settings in [`SourceConfig`] and a row of [`SCHEMES`].
+//! [`SourceKind`], and two lines here: its settings in [`SourceConfig`] and a row of `SCHEMES`.
 
 mod capture;
 pub(crate) mod check;

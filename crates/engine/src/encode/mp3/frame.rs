@@ -17,7 +17,7 @@ pub trait Mp3FrameEncoder: Send {
     /// Delay of the encoder, without that of a decoder.
     fn delay(&self) -> Frames;
 
-    /// See [`Encoder::panics`].
+    /// See [`Encoder::panics`](crate::encode::Encoder::panics).
     fn panics(&self) -> u64 {
         0
     }
