@@ -9,6 +9,7 @@
 //! The elements only adapt: they convert buffers and times, negotiate and report. What can be
 //! decided without GStreamer is in modules that do not use it, and is tested without it.
 
+mod failure;
 mod fallback;
 mod lock;
 mod meter;

@@ -14,6 +14,7 @@ use gst_base::subclass::prelude::*;
 use super::mixer::{LATENCY, Mixer, RenderResult, Selection, running_time};
 use super::pad::FallbackPad;
 use super::properties::FallbackProperties;
+use crate::failure::Failure;
 use crate::lock::lock;
 use crate::pcm::{CAPS, PcmSpec};
 use crate::time_map::{clock_time, nanoseconds, span};
@@ -272,17 +273,9 @@ impl AggregatorImpl for FallbackImp {
     }
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let properties = self.take_properties();
-        let output = {
-            let mut stream = lock(&self.stream);
-            self.prepare(&mut stream, &properties)?;
-            self.collect(&mut stream)?;
-            match stream.render(&properties, timeout)? {
-                Some(rendered) => self.output(&mut stream, rendered)?,
-                // Aggregator calls again when there is more.
-                None => return Ok(gst::FlowSuccess::Ok),
-            }
-        };
+        // Aggregator calls again when there is more.
+        let output = self.next_output(timeout).map_err(|failure| failure.post(&*self.obj()))?;
+        let Some(output) = output else { return Ok(gst::FlowSuccess::Ok) };
         self.report(&output);
         let end = output.buffer.pts().zip(output.buffer.duration());
         let flow = self.obj().finish_buffer(output.buffer);
@@ -294,6 +287,15 @@ impl AggregatorImpl for FallbackImp {
 }
 
 impl FallbackImp {
+    fn next_output(&self, timeout: bool) -> Result<Option<OutputBuffer>, Failure> {
+        let properties = self.take_properties();
+        let mut stream = lock(&self.stream);
+        self.prepare(&mut stream, &properties)?;
+        Self::collect(&mut stream)?;
+        let rendered = stream.render(&properties, timeout)?;
+        Ok(rendered.map(|rendered| self.output(&mut stream, rendered)).transpose()?)
+    }
+
     /// The values of the properties; a request for a pad is taken once if the switch selects.
     fn take_properties(&self) -> FallbackProperties {
         let mut properties = lock(&self.properties);
@@ -360,7 +362,7 @@ impl FallbackImp {
     }
 
     /// Moves what has arrived from the pads to the mixer, as far as it is needed soon.
-    fn collect(&self, stream: &mut FallbackStream) -> Result<(), gst::FlowError> {
+    fn collect(stream: &mut FallbackStream) -> Result<(), Failure> {
         let FallbackStream {
             output: Some(Output { mixer: Some(mixer), .. }), pads, samples, ..
         } = stream
@@ -370,7 +372,7 @@ impl FallbackImp {
         for (index, pad) in pads.iter().enumerate() {
             while mixer.is_wanted(index) {
                 let Some(buffer) = pad.pop_buffer() else { break };
-                self.push(mixer, index, (pad, &buffer), samples)?;
+                Self::push(mixer, index, (pad, &buffer), samples)?;
             }
             if pad.is_eos()
                 && !pad.has_buffer()
@@ -383,22 +385,15 @@ impl FallbackImp {
     }
 
     fn push(
-        &self,
         mixer: &mut Mixer,
         index: usize,
         (pad, buffer): (&FallbackPad, &gst::Buffer),
         samples: &mut Vec<f32>,
-    ) -> Result<(), gst::FlowError> {
+    ) -> Result<(), Failure> {
         let now = mixer.position();
         let Some(track) = mixer.track(index) else { return Ok(()) };
-        let Some(spec) = pad.current_caps().as_deref().and_then(PcmSpec::from_caps) else {
-            gst::element_imp_error!(
-                self,
-                gst::CoreError::Negotiation,
-                ["a buffer before any caps"]
-            );
-            return Err(gst::FlowError::NotNegotiated);
-        };
+        let spec = pad.current_caps().as_deref().and_then(PcmSpec::from_caps);
+        let spec = spec.ok_or_else(Failure::before_caps)?;
         let segment = pad.segment();
         let segment = segment.downcast_ref::<gst::ClockTime>();
         let time = buffer.pts().map(|pts| segment.and_then(|it| it.to_running_time(pts)));
@@ -414,10 +409,7 @@ impl FallbackImp {
             samples.clear();
             samples.resize(frames * spec.layout.channels(), 0.0);
         } else {
-            spec.read(buffer, samples).map_err(|error| {
-                self.post_error_message(error);
-                gst::FlowError::Error
-            })?;
+            spec.read(buffer, samples)?;
         }
         track.push(samples, time.flatten().map(gst::ClockTime::nseconds), now);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, Mutex};
 
-use aulos_core::Db;
+use aulos_core::{Db, Span};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
@@ -11,6 +11,7 @@ use gst_base::subclass::base_transform::BaseTransformImplExt;
 use gst_base::subclass::prelude::*;
 
 use super::reading::{IntervalMeter, Reading};
+use crate::failure::Failure;
 use crate::lock::lock;
 use crate::pcm::{PcmSpec, always_templates};
 use crate::time_map::{clock_time, span};
@@ -180,16 +181,8 @@ impl BaseTransformImpl for MeterImp {
         buffer: &gst::Buffer,
     ) -> Result<gst::FlowSuccess, gst::FlowError> {
         let properties = *lock(&self.properties);
-        let mut readings = Vec::new();
-        if let Some(stream) = lock(&self.stream).as_mut() {
-            stream.meter.spec().read(buffer, &mut stream.samples).map_err(|error| {
-                self.post_error_message(error);
-                gst::FlowError::Error
-            })?;
-            let time = buffer.pts().map(gst::ClockTime::nseconds);
-            let report = &mut |reading| readings.push(reading);
-            stream.meter.add(&stream.samples, time, span(properties.interval), report);
-        }
+        let readings = self.measure(buffer, span(properties.interval));
+        let readings = readings.map_err(|failure| failure.post(&*self.obj()))?;
         if properties.post_messages {
             readings.iter().for_each(|reading| self.post(reading));
         }
@@ -198,6 +191,16 @@ impl BaseTransformImpl for MeterImp {
 }
 
 impl MeterImp {
+    fn measure(&self, buffer: &gst::Buffer, interval: Span) -> Result<Vec<Reading>, Failure> {
+        let mut readings = Vec::new();
+        if let Some(stream) = lock(&self.stream).as_mut() {
+            stream.meter.spec().read(buffer, &mut stream.samples)?;
+            let time = buffer.pts().map(gst::ClockTime::nseconds);
+            stream.meter.add(&stream.samples, time, interval, &mut |it| readings.push(it));
+        }
+        Ok(readings)
+    }
+
     fn reset(&self) {
         if let Some(stream) = lock(&self.stream).as_mut() {
             stream.meter.reset();

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, Mutex};
 
 use aulos_core::{Db, Lufs, Span};
 use aulos_dsp::Dither;
-use aulos_dsp::normalize::Settings;
+use aulos_dsp::normalize::{NormalizerError, Settings};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
@@ -16,6 +16,7 @@ use gst_base::subclass::prelude::*;
 
 use super::delayed::{DelayedNormalizer, OutputSpan};
 use super::mode::Mode;
+use crate::failure::Failure;
 use crate::lock::lock;
 use crate::pcm::{PcmSpec, always_templates};
 use crate::time_map::{clock_time, nanoseconds, span};
@@ -333,7 +334,11 @@ impl BaseTransformImpl for NormalizeImp {
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         if let Some(input) = self.take_queued_buffer() {
-            self.process(&input)?;
+            self.sync_properties(input.pts());
+            let warning = self.process(&input).map_err(|failure| failure.post(&*self.obj()))?;
+            if let Some(warning) = warning {
+                gst::element_imp_warning!(self, gst::LibraryError::Settings, ["{warning}"]);
+            }
         }
         let next = lock(&self.stream).as_mut().and_then(|stream| stream.ready.pop_front());
         Ok(next.map_or(GenerateOutputSuccess::NoOutput, GenerateOutputSuccess::Buffer))
@@ -341,43 +346,31 @@ impl BaseTransformImpl for NormalizeImp {
 }
 
 impl NormalizeImp {
-    fn process(&self, input: &gst::Buffer) -> Result<(), gst::FlowError> {
+    /// Gives the reason why properties could not be taken over, if they could not.
+    fn process(&self, input: &gst::Buffer) -> Result<Option<NormalizerError>, Failure> {
+        let properties = lock(&self.properties).clone();
         let mut stream = lock(&self.stream);
-        let Some(stream) = stream.as_mut() else {
-            gst::element_imp_error!(
-                self,
-                gst::CoreError::Negotiation,
-                ["a buffer before any caps"]
-            );
-            return Err(gst::FlowError::NotNegotiated);
-        };
-        self.update_settings(stream, input.pts());
+        let stream = stream.as_mut().ok_or_else(Failure::before_caps)?;
+        stream.normalizer.set_bypass(properties.bypass);
+        let refused = stream.normalizer.set_settings(&properties.settings()).err();
         let jumps = stream.normalizer.is_jump(input.pts().map(gst::ClockTime::nseconds));
         if jumps {
             let drained = stream.drain();
             stream.ready.extend(drained);
         }
-        stream.spec.read(input, &mut stream.samples).map_err(|error| {
-            self.post_error_message(error);
-            gst::FlowError::Error
-        })?;
+        stream.spec.read(input, &mut stream.samples)?;
         let output = stream.process(input.pts());
         stream.ready.extend(output);
-        Ok(())
+        Ok(refused)
     }
 
-    /// Takes over properties that have changed, and those that a controller changes with time.
-    fn update_settings(&self, stream: &mut NormalizeStream, time: Option<gst::ClockTime>) {
+    /// Sets the properties that a controller changes with time.
+    fn sync_properties(&self, time: Option<gst::ClockTime>) {
         let segment = self.obj().segment();
         let segment = segment.downcast_ref::<gst::ClockTime>();
         if let Some(time) = segment.and_then(|segment| segment.to_stream_time(time)) {
             // An error means that a controller could not be asked; the properties stay.
             let _synced = self.obj().sync_values(time);
-        }
-        let properties = lock(&self.properties).clone();
-        stream.normalizer.set_bypass(properties.bypass);
-        if let Err(error) = stream.normalizer.set_settings(&properties.settings()) {
-            gst::element_imp_warning!(self, gst::LibraryError::Settings, ["{error}"]);
         }
     }
 

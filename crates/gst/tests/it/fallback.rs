@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gst::prelude::*;
+use gst_check::Harness;
 
 use crate::init;
 use crate::signals::floats;
@@ -277,4 +278,51 @@ fn a_seek_flushes_all_inputs_and_starts_anew() {
     assert!((34_900..35_050).contains(&last.0.mseconds()), "{last:?}");
     let silent: Vec<_> = seen.iter().filter(|(_, sounds)| !sounds).collect();
     assert!(silent.is_empty(), "{silent:?}");
+}
+
+/// A switch that waits for its inputs, which a test feeds.
+struct FedSwitch {
+    element: gst::Element,
+    inputs: Vec<Harness>,
+    _output: Harness,
+}
+
+impl FedSwitch {
+    /// One input for each of the caps.
+    fn new(properties: &str, caps: &[&str]) -> Self {
+        init();
+        let description = format!("aulosfallback force-live=false {properties}");
+        let element = gst::parse::launch(&description).unwrap();
+        let output = Harness::with_element(&element, None, Some("src"));
+        let mut inputs: Vec<_> = (0..caps.len())
+            .map(|n| Harness::with_element(&element, Some(&format!("sink_{n}")), None))
+            .collect();
+        inputs.iter_mut().zip(caps).for_each(|(input, caps)| input.set_src_caps_str(caps));
+        Self { element, inputs, _output: output }
+    }
+
+    fn push(&mut self, input: usize, bytes: Vec<u8>, time_ms: u64) {
+        let mut buffer = gst::Buffer::from_mut_slice(bytes);
+        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(time_ms));
+        self.inputs[input].push(buffer).unwrap();
+    }
+}
+
+const MONO: &str = "audio/x-raw,format=F32LE,rate=48000,channels=1,layout=interleaved";
+
+/// The call comes from within the element: it would wait for ever for a lock that it holds.
+#[test]
+fn a_handler_of_an_error_may_read_the_active_pad() {
+    let mut switch = FedSwitch::new("", &[MONO]);
+    let (bus, element) = (gst::Bus::new(), switch.element.clone());
+    switch.element.set_bus(Some(&bus));
+    let (sender, answers) = std::sync::mpsc::channel();
+    bus.set_sync_handler(move |_, message| {
+        if message.type_() == gst::MessageType::Error {
+            sender.send(element.property::<Option<gst::Pad>>("active-pad")).unwrap();
+        }
+        gst::BusSyncReply::Drop
+    });
+    switch.push(0, vec![0; 9], 0);
+    answers.recv_timeout(Duration::from_secs(20)).expect("an error is posted");
 }

@@ -117,3 +117,21 @@ fn the_programme_continues_in_another_format() {
     let last = readings(&bus).pop().unwrap();
     assert!(peak(&last) > -7.0, "{last}");
 }
+
+/// The call comes from within the element: it would wait for ever for a lock that it holds.
+#[test]
+fn a_handler_of_an_error_may_reset_the_meter() {
+    let (mut harness, bus) = harness("aulosmeter");
+    push(&mut harness, &vec![0.5; 960], 480);
+    let element = harness.element().unwrap();
+    let (sender, resets) = std::sync::mpsc::channel();
+    bus.set_sync_handler(move |_, message| {
+        if message.type_() == gst::MessageType::Error {
+            element.emit_by_name::<()>("reset", &[]);
+            sender.send(()).unwrap();
+        }
+        gst::BusSyncReply::Drop
+    });
+    assert_eq!(harness.push(gst::Buffer::from_slice([0u8; 9])), Err(gst::FlowError::Error));
+    resets.try_recv().expect("an error is posted");
+}

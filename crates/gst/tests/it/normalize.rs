@@ -430,3 +430,21 @@ fn playbin_takes_it_as_its_filter() {
     assert!(filter.static_pad("src").unwrap().current_caps().is_some(), "it was in use");
     playbin.set_state(gst::State::Null).unwrap();
 }
+
+/// The call comes from within the element: it would wait for ever for a lock that it holds.
+#[test]
+fn a_handler_of_an_error_may_ask_for_the_latency() {
+    let mut harness = harness("aulosnormalize", STEREO);
+    let element = harness.element().unwrap();
+    let (bus, pad) = (gst::Bus::new(), element.static_pad("src").unwrap());
+    element.set_bus(Some(&bus));
+    let (sender, answers) = std::sync::mpsc::channel();
+    bus.set_sync_handler(move |_, message| {
+        if message.type_() == gst::MessageType::Error {
+            sender.send(pad.query(&mut gst::query::Latency::new())).unwrap();
+        }
+        gst::BusSyncReply::Drop
+    });
+    assert_eq!(harness.push(buffer(vec![0; 9], None)), Err(gst::FlowError::Error));
+    assert!(answers.try_recv().expect("an error is posted"));
+}
