@@ -257,16 +257,14 @@ impl AggregatorImpl for FallbackImp {
         self.parent_negotiated_src_caps(caps)
     }
 
+    /// Called in turn with the buffers, but for flushes.
     fn sink_event(&self, pad: &gst_base::AggregatorPad, event: gst::Event) -> bool {
-        if event.type_() == gst::EventType::FlushStop {
-            let mut stream = lock(&self.stream);
-            let index = stream
-                .pads
-                .iter()
-                .position(|known| known.upcast_ref::<gst_base::AggregatorPad>() == pad);
-            let mixer = stream.output.as_mut().and_then(|output| output.mixer.as_mut());
-            if let Some(track) = mixer.zip(index).and_then(|(mixer, index)| mixer.track(index)) {
-                track.clear();
+        if let Some(pad) = pad.downcast_ref::<FallbackPad>() {
+            match event.view() {
+                gst::EventView::StreamStart(_) => pad.set_format(None),
+                gst::EventView::Caps(caps) => pad.set_format(Some(caps.caps())),
+                gst::EventView::FlushStop(_) => self.clear(pad),
+                _ => {}
             }
         }
         self.parent_sink_event(pad, event)
@@ -306,14 +304,19 @@ impl FallbackImp {
         now
     }
 
+    /// Discards what has arrived from this pad.
+    fn clear(&self, pad: &FallbackPad) {
+        let mut stream = lock(&self.stream);
+        let index = stream.pads.iter().position(|known| known == pad);
+        let mixer = stream.output.as_mut().and_then(|output| output.mixer.as_mut());
+        if let Some(track) = mixer.zip(index).and_then(|(mixer, index)| mixer.track(index)) {
+            track.clear();
+        }
+    }
+
     /// The caps of the best input that has some.
     fn preferred_spec(&self) -> Option<(gst::Caps, PcmSpec)> {
-        let caps = |pad: FallbackPad| {
-            let caps = pad.current_caps()?;
-            let spec = PcmSpec::from_caps(&caps)?;
-            Some((caps, spec))
-        };
-        self.pads_by_priority().into_iter().find_map(caps)
+        self.pads_by_priority().iter().find_map(FallbackPad::format)
     }
 
     fn pads_by_priority(&self) -> Vec<FallbackPad> {
@@ -392,8 +395,7 @@ impl FallbackImp {
     ) -> Result<(), Failure> {
         let now = mixer.position();
         let Some(track) = mixer.track(index) else { return Ok(()) };
-        let spec = pad.current_caps().as_deref().and_then(PcmSpec::from_caps);
-        let spec = spec.ok_or_else(Failure::before_caps)?;
+        let (_, spec) = pad.format().ok_or_else(Failure::before_caps)?;
         let segment = pad.segment();
         let segment = segment.downcast_ref::<gst::ClockTime>();
         let time = buffer.pts().map(|pts| segment.and_then(|it| it.to_running_time(pts)));

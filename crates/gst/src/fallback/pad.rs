@@ -1,12 +1,15 @@
 //! An input of the switch.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
+
+use crate::lock::lock;
+use crate::pcm::PcmSpec;
 
 glib::wrapper! {
     /// The pad.
@@ -18,6 +21,7 @@ glib::wrapper! {
 pub(super) struct FallbackPadImp {
     priority: AtomicU32,
     healthy: AtomicBool,
+    format: Mutex<Option<(gst::Caps, PcmSpec)>>,
 }
 
 #[glib::object_subclass]
@@ -66,6 +70,16 @@ impl AggregatorPadImpl for FallbackPadImp {}
 impl FallbackPad {
     pub(super) fn priority(&self) -> u32 {
         self.imp().priority.load(Ordering::Relaxed)
+    }
+
+    /// Caps of the buffer that is taken next; those of the pad itself are of what comes last.
+    pub(super) fn format(&self) -> Option<(gst::Caps, PcmSpec)> {
+        lock(&self.imp().format).clone()
+    }
+
+    pub(super) fn set_format(&self, caps: Option<&gst::CapsRef>) {
+        let format = caps.and_then(|caps| Some((caps.to_owned(), PcmSpec::from_caps(caps)?)));
+        *lock(&self.imp().format) = format;
     }
 
     /// Sets whether it is healthy, and emits the notification of a change.

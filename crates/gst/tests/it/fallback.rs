@@ -284,7 +284,7 @@ fn a_seek_flushes_all_inputs_and_starts_anew() {
 struct FedSwitch {
     element: gst::Element,
     inputs: Vec<Harness>,
-    _output: Harness,
+    output: Harness,
 }
 
 impl FedSwitch {
@@ -298,7 +298,7 @@ impl FedSwitch {
             .map(|n| Harness::with_element(&element, Some(&format!("sink_{n}")), None))
             .collect();
         inputs.iter_mut().zip(caps).for_each(|(input, caps)| input.set_src_caps_str(caps));
-        Self { element, inputs, _output: output }
+        Self { element, inputs, output }
     }
 
     fn push(&mut self, input: usize, bytes: Vec<u8>, time_ms: u64) {
@@ -306,9 +306,27 @@ impl FedSwitch {
         buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(time_ms));
         self.inputs[input].push(buffer).unwrap();
     }
+
+    fn end(&mut self) {
+        self.inputs.iter_mut().for_each(|input| {
+            input.push_event(gst::event::Eos::new());
+        });
+    }
+
+    /// Everything until the end.
+    fn finish(mut self) -> Vec<gst::Buffer> {
+        self.end();
+        while self.output.pull_event().expect("an end").type_() != gst::EventType::Eos {}
+        std::iter::from_fn(|| self.output.try_pull()).collect()
+    }
 }
 
 const MONO: &str = "audio/x-raw,format=F32LE,rate=48000,channels=1,layout=interleaved";
+
+/// As long as this, every sample is 0.25.
+fn steady_f32(ms: usize) -> Vec<u8> {
+    0.25f32.to_le_bytes().repeat(48 * ms)
+}
 
 /// The call comes from within the element: it would wait for ever for a lock that it holds.
 #[test]
@@ -325,4 +343,20 @@ fn a_handler_of_an_error_may_read_the_active_pad() {
     });
     switch.push(0, vec![0; 9], 0);
     answers.recv_timeout(Duration::from_secs(20)).expect("an error is posted");
+}
+
+#[test]
+fn each_buffer_has_the_caps_that_came_before_it() {
+    const S16: &str =
+        "audio/x-raw,format=S16LE,rate=48000,channels=2,layout=interleaved,channel-mask=(bitmask)3";
+    let mut switch = FedSwitch::new("", &[S16, MONO]);
+    switch.output.set_sink_caps_str(MONO);
+    switch.push(0, 8_192i16.to_le_bytes().repeat(2 * 4_800), 0);
+    // The switch takes nothing before each input has something.
+    switch.inputs[0].set_src_caps_str(MONO);
+    switch.push(1, steady_f32(100), 0);
+    let out: Vec<_> =
+        switch.finish().iter().flat_map(|buffer| floats(&buffer.map_readable().unwrap())).collect();
+    assert!(out.len() >= 4_800, "{}", out.len());
+    assert!(out[480..4_320].iter().all(|sample| (sample - 0.25).abs() < 0.001));
 }
