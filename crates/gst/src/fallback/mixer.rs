@@ -115,14 +115,17 @@ impl Mixer {
 
     /// Whether more of `input` is to be pushed before the next call of [`Mixer::render`].
     pub(super) fn is_wanted(&self, input: usize) -> bool {
-        let until = self.position + self.rate.frames(LATENCY).0;
-        self.tracks.get(input).is_some_and(|track| track.end_frame() < until)
+        let latency = self.rate.frames(LATENCY);
+        self.tracks.get(input).is_some_and(|track| {
+            track.buffered(self.position) < latency && track.has_room(self.position)
+        })
     }
 
     /// Whether an input that has not ended has not enough for the next call of [`Mixer::render`].
     pub(super) fn is_starved(&self) -> bool {
-        let until = self.position + self.rate.frames(RESERVE).0;
-        self.tracks.iter().any(|track| !track.has_ended() && track.end_frame() < until)
+        // What was sent after a gap does not make the gap late.
+        let waits = |track: &Track| !track.has_ended() && !track.reaches_beyond(self.position);
+        self.tracks.iter().any(|track| waits(track) && !self.has_reserve(track))
     }
 
     /// Whether every input has ended and was played.

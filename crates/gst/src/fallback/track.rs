@@ -68,6 +68,7 @@ impl Track {
 
     /// Adds interleaved frames, the first of which is due at the running time `time`, in
     /// nanoseconds; without one they follow the last ones. `now` is the frame that is due next.
+    /// Frames that begin more than 10 s later are discarded: such a time is an error of the sender.
     pub(super) fn push(&mut self, samples: &[f32], time: Option<u64>, now: u64) {
         self.ended = false;
         let now_ns = self.nanos(now);
@@ -75,13 +76,19 @@ impl Track {
         let expected = converter.expected();
         #[allow(clippy::cast_precision_loss, reason = "exact to a microsecond for centuries")]
         let time = time.map_or_else(|| expected.unwrap_or(now_ns), |time| time as f64);
+        if time > now_ns + FURTHEST_AHEAD_NS {
+            return;
+        }
+        let frames = samples.len() / converter.spec.layout.channels();
+        #[allow(clippy::cast_precision_loss, reason = "frames of a buffer")]
+        let end = time + frames as f64 * 1e9 / f64::from(converter.spec.rate.hz());
         if expected.is_none_or(|expected| (expected - time).abs() > LARGEST_JITTER_NS) {
             self.finish_run();
+            self.discard_from(frame_at(end, self.rate));
             self.begin_run(time);
         }
         let Some(converter) = &mut self.converter else { return };
         converter.follow(time);
-        let frames = samples.len() / converter.spec.layout.channels();
         converter.remixed.resize(frames * self.channels, 0.0);
         let from = converter.spec.layout.channels();
         remix(samples, from, &mut converter.remixed, self.channels);
@@ -130,6 +137,13 @@ impl Track {
         }
     }
 
+    /// Discards what lies behind a newer buffer: its time was wrong, or is no longer true.
+    fn discard_from(&mut self, frame: u64) {
+        while self.runs.back().is_some_and(|run| run.start >= frame) {
+            self.runs.pop_back();
+        }
+    }
+
     /// Fills `out` from `frame` on; returns the number of frames that there are without a gap.
     pub(super) fn read(&self, frame: u64, out: &mut [f32]) -> usize {
         let wanted = out.len() / self.channels;
@@ -146,6 +160,16 @@ impl Track {
     pub(super) fn buffered(&self, frame: u64) -> Frames {
         let run = self.run_at(frame);
         Frames::from(run.map_or(0, |(run, offset)| run.samples.len() / self.channels - offset))
+    }
+
+    /// Whether frames that are due at `frame` or later may be pushed.
+    pub(super) fn has_room(&self, frame: u64) -> bool {
+        self.nanos(self.end_frame()) < self.nanos(frame) + FURTHEST_AHEAD_NS
+    }
+
+    /// Whether there are frames after the gap that `frame` is in or before.
+    pub(super) fn reaches_beyond(&self, frame: u64) -> bool {
+        self.runs.back().is_some_and(|run| run.start > frame)
     }
 
     /// Whether the audio begins with `frame`.
@@ -292,6 +316,8 @@ fn frame_at(time: f64, rate: SampleRate) -> u64 {
 
 /// As GStreamer's own elements for audio: larger differences are gaps.
 const LARGEST_JITTER_NS: f64 = 40e6;
+/// More than any queue holds; it limits the memory too.
+const FURTHEST_AHEAD_NS: f64 = 10e9;
 /// Weight of a new buffer in the mean of the differences.
 const LAG_WEIGHT: f64 = 0.05;
 /// A difference that is more than jitter.

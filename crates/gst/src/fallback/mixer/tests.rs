@@ -299,3 +299,30 @@ fn flapping_inputs_never_leave_a_hole_while_one_plays() {
     world.is_without_holes();
     assert_eq!(world.empty, 0);
 }
+
+#[test]
+fn one_wrong_timestamp_does_not_lose_an_input() {
+    for wrong_ms in [3_600_000, 5_000] {
+        let mut world = World::new(&[48_000]);
+        world.run(1_000);
+        let now = world.mixer.position();
+        world.mixer.track(0).unwrap().push(&[0.1; 960], Some(wrong_ms * 1_000_000), now);
+        world.run(7_000);
+        assert_eq!(world.inputs(), [Some(0)], "{wrong_ms}");
+        world.is_without_holes();
+    }
+}
+
+#[test]
+fn only_a_wrong_timestamp_is_not_played() {
+    let mut world = World::new(&[48_000]);
+    world.run(1_000);
+    world.senders[0].sending = false;
+    let now = world.mixer.position();
+    world.mixer.track(0).unwrap().push(&[0.1; 960], Some(u64::MAX / 2), now);
+    assert!(!world.mixer.is_starved());
+    world.run(40);
+    assert!(world.mixer.is_starved(), "what comes next is awaited");
+    world.end(0);
+    assert!(world.mixer.has_ended());
+}
