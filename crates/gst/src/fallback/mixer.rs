@@ -128,9 +128,9 @@ impl Mixer {
         self.tracks.iter().any(|track| waits(track) && !self.has_reserve(track))
     }
 
-    /// Whether every input has ended and was played.
+    /// Whether every input has ended and was played. Without any, one may still come.
     pub(super) fn has_ended(&self) -> bool {
-        self.tracks.iter().all(|track| self.is_over(track))
+        !self.tracks.is_empty() && self.tracks.iter().all(|track| self.is_over(track))
     }
 
     /// Whether some input has ended and was played.

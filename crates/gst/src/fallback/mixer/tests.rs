@@ -283,6 +283,7 @@ fn inputs_come_and_go_while_it_plays() {
     world.senders.clear();
     world.run(100);
     assert_eq!(world.mixer.chosen(), None);
+    assert!(!world.mixer.has_ended(), "another one may come");
 }
 
 #[test]
