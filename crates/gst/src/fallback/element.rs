@@ -203,8 +203,10 @@ impl AggregatorImpl for FallbackImp {
         Ok(gst::FlowSuccess::Ok)
     }
 
+    /// Without a format nothing is due.
     fn next_time(&self) -> Option<gst::ClockTime> {
-        self.obj().simple_get_next_time()
+        let has_format = self.obj().src_pad().has_current_caps() || self.preferred_spec().is_some();
+        has_format.then(|| self.obj().simple_get_next_time())?
     }
 
     fn update_src_caps(&self, caps: &gst::Caps) -> Result<gst::Caps, gst::FlowError> {
@@ -335,7 +337,7 @@ impl FallbackImp {
     ) -> Result<(), gst::FlowError> {
         let pads = self.pads_by_priority();
         let FallbackStream { output, pads: known, active_pad, .. } = stream;
-        let output = output.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        let Some(output) = output else { return Err(self.await_format(&pads, properties)) };
         let mixer = match &mut output.mixer {
             Some(mixer) => mixer,
             empty => {
@@ -352,6 +354,25 @@ impl FallbackImp {
             *known = pads;
         }
         Ok(())
+    }
+
+    /// The result of the flow before any input has a format.
+    fn await_format(
+        &self,
+        pads: &[FallbackPad],
+        properties: &FallbackProperties,
+    ) -> gst::FlowError {
+        let mut ended = pads.iter().map(|pad| pad.is_eos() && !pad.has_buffer());
+        let over = if properties.stop_on_eos {
+            ended.any(|ended| ended)
+        } else {
+            !pads.is_empty() && ended.all(|ended| ended)
+        };
+        if over {
+            return gst::FlowError::Eos;
+        }
+        self.obj().src_pad().mark_reconfigure();
+        gst_base::AGGREGATOR_FLOW_NEED_DATA
     }
 
     /// Running time of the next buffer.

@@ -360,3 +360,20 @@ fn each_buffer_has_the_caps_that_came_before_it() {
     assert!(out.len() >= 4_800, "{}", out.len());
     assert!(out[480..4_320].iter().all(|sample| (sample - 0.25).abs() < 0.001));
 }
+
+#[test]
+fn inputs_that_end_before_any_caps_end_the_stream() {
+    for properties in ["", "stop-on-eos=true", "force-live=true"] {
+        let mut switch = FedSwitch::new(properties, &[]);
+        let element = switch.element.clone();
+        let input = |n| Harness::with_element(&element, Some(&format!("sink_{n}")), None);
+        switch.inputs.extend([0, 1].map(input));
+        let bus = gst::Bus::new();
+        switch.element.set_bus(Some(&bus));
+        for input in &mut switch.inputs {
+            input.push_event(gst::event::StreamStart::new("without caps"));
+        }
+        assert!(switch.finish().is_empty(), "{properties}");
+        assert!(bus.pop_filtered(&[gst::MessageType::Error]).is_none(), "{properties}");
+    }
+}
