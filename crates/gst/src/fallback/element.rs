@@ -162,7 +162,10 @@ impl ElementImpl for FallbackImp {
     }
 
     fn release_pad(&self, pad: &gst::Pad) {
-        lock(&self.properties).active_pad.take_if(|wanted| wanted.upcast_ref::<gst::Pad>() == pad);
+        let is_released = |wanted: &FallbackPad| wanted.upcast_ref::<gst::Pad>() == pad;
+        lock(&self.properties)
+            .active_pad
+            .take_if(|wanted| wanted.as_ref().is_some_and(is_released));
         self.obj().child_removed(pad, &pad.name());
         self.parent_release_pad(pad);
     }
@@ -288,22 +291,17 @@ impl AggregatorImpl for FallbackImp {
 
 impl FallbackImp {
     fn next_output(&self, timeout: bool) -> Result<Option<OutputBuffer>, Failure> {
-        let properties = self.take_properties();
+        let properties = lock(&self.properties).clone();
         let mut stream = lock(&self.stream);
         self.prepare(&mut stream, &properties)?;
         Self::collect(&mut stream)?;
         let rendered = stream.render(&properties, timeout)?;
-        Ok(rendered.map(|rendered| self.output(&mut stream, rendered)).transpose()?)
-    }
-
-    /// The values of the properties; a request for a pad is taken once if the switch selects.
-    fn take_properties(&self) -> FallbackProperties {
-        let mut properties = lock(&self.properties);
-        let now = properties.clone();
-        if properties.auto_switch {
-            properties.active_pad = None;
+        if rendered.is_some() && properties.auto_switch {
+            // A request is for once, where the switch chooses; there may be another one by now.
+            let done = properties.active_pad.as_ref();
+            lock(&self.properties).active_pad.take_if(|wanted| done == Some(&*wanted));
         }
-        now
+        Ok(rendered.map(|rendered| self.output(&mut stream, rendered)).transpose()?)
     }
 
     /// Discards what has arrived from this pad.
@@ -509,13 +507,13 @@ impl FallbackStream {
         if over {
             return Err(gst::FlowError::Eos);
         }
-        let requested = properties.active_pad.as_ref();
-        let requested = requested.and_then(|pad| self.pads.iter().position(|known| known == pad));
+        let input = |pad: &FallbackPad| self.pads.iter().position(|known| known == pad);
+        let requested = properties.active_pad.as_ref().map(|pad| pad.as_ref().and_then(input));
         if properties.auto_switch {
             mixer.select(Selection::Auto);
             requested.into_iter().for_each(|input| mixer.prefer(input));
         } else {
-            mixer.select(Selection::Manual(requested.or(mixer.chosen())));
+            mixer.select(Selection::Manual(requested.flatten().or(mixer.chosen())));
         }
         let frame = mixer.position();
         self.samples.resize(mixer.samples(), 0.0);

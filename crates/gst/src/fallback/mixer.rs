@@ -142,9 +142,9 @@ impl Mixer {
         self.selection = selection;
     }
 
-    /// Prefers an input until it fails or ends.
-    pub(super) fn prefer(&mut self, input: usize) {
-        self.switch.set_preference(Some(Preference { input, until: None }));
+    /// Prefers an input until it fails or ends; or none.
+    pub(super) fn prefer(&mut self, input: Option<usize>) {
+        self.switch.set_preference(input.map(|input| Preference { input, until: None }));
     }
 
     /// The input that is chosen.

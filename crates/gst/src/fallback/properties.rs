@@ -21,8 +21,8 @@ pub(super) struct FallbackProperties {
     pub(super) immediate_fallback: bool,
     pub(super) auto_switch: bool,
     pub(super) stop_on_eos: bool,
-    /// A request of the application, until it is carried out.
-    pub(super) active_pad: Option<FallbackPad>,
+    /// A request of the application, until it is carried out: for a pad, or to choose again.
+    pub(super) active_pad: Option<Option<FallbackPad>>,
 }
 
 impl Default for FallbackProperties {
@@ -77,7 +77,7 @@ impl FallbackProperties {
             "stop-on-eos" => self.stop_on_eos = value.get().unwrap_or(false),
             _ => {
                 let pad = value.get::<Option<gst::Pad>>().ok().flatten();
-                self.active_pad = pad.and_then(|pad| pad.downcast().ok());
+                self.active_pad = Some(pad.and_then(|pad| pad.downcast().ok()));
             }
         }
     }
@@ -120,7 +120,10 @@ fn switches() -> Vec<glib::ParamSpec> {
     vec![
         glib::ParamSpecObject::builder::<gst::Pad>("active-pad")
             .nick("Active pad")
-            .blurb("The input that is played; one that is set is played until it fails or ends")
+            .blurb(
+                "The input that is played; one that is set is played until it fails or ends, or \
+                 none is set",
+            )
             .mutable_playing()
             .build(),
         switch(

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gst::prelude::*;
+use gst_base::prelude::*;
 use gst_check::Harness;
 
 use crate::init;
@@ -376,4 +377,24 @@ fn inputs_that_end_before_any_caps_end_the_stream() {
         assert!(switch.finish().is_empty(), "{properties}");
         assert!(bus.pop_filtered(&[gst::MessageType::Error]).is_none(), "{properties}");
     }
+}
+
+#[test]
+fn a_choice_is_kept_until_something_can_be_played() {
+    let mut switch = FedSwitch::new("", &[MONO, MONO]);
+    let (bus, pad) = (gst::Bus::new(), switch.element.static_pad("sink_1").unwrap());
+    switch.element.set_bus(Some(&bus));
+    pad.set_property("priority", 1u32);
+    switch.element.set_property("active-pad", &pad);
+    // The first of these are not enough to play.
+    for (time, length) in [(0, 5), (5, 100)] {
+        (0..2).for_each(|input| switch.push(input, steady_f32(length), time));
+        let pad = pad.downcast_ref::<gst_base::AggregatorPad>().unwrap();
+        while time == 0 && pad.has_buffer() {
+            std::thread::yield_now();
+        }
+    }
+    switch.finish();
+    let message = bus.pop_filtered(&[gst::MessageType::Element]).unwrap();
+    assert_eq!(message.structure().unwrap().get::<&str>("to"), Ok("sink_1"));
 }

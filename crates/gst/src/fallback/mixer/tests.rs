@@ -261,12 +261,23 @@ fn a_manual_choice_holds_whatever_happens() {
 fn a_choice_by_hand_goes_before_priority() {
     let mut world = World::new(&[48_000, 48_000]);
     world.run(1_000);
-    world.mixer.prefer(1);
+    world.mixer.prefer(Some(1));
     world.run(1_000);
     assert_eq!(world.inputs(), [Some(0), Some(1)]);
     world.senders[1].sending = false;
     world.run(1_000);
     assert_eq!(world.inputs(), [Some(0), Some(1), Some(0)]);
+    world.is_without_holes();
+}
+
+#[test]
+fn a_choice_by_hand_is_withdrawn() {
+    let mut world = World::new(&[48_000, 48_000]);
+    world.mixer.prefer(Some(1));
+    world.run(1_000);
+    world.mixer.prefer(None);
+    world.run(1_000);
+    assert_eq!(world.inputs(), [Some(1), Some(0)]);
     world.is_without_holes();
 }
 
