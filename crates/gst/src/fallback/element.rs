@@ -203,6 +203,9 @@ impl AggregatorImpl for FallbackImp {
         if let Some(output) = &mut stream.output {
             output.mixer = None;
         }
+        drop(stream);
+        // Aggregator goes on where it was, unless the first buffer is later.
+        self.obj().set_position(gst::ClockTime::NONE);
         Ok(gst::FlowSuccess::Ok)
     }
 
@@ -377,10 +380,21 @@ impl FallbackImp {
     fn start_time(&self) -> Span {
         let segment = self.obj().src_pad().segment();
         let segment = segment.downcast_ref::<gst::ClockTime>();
-        let time = segment.and_then(|segment| {
-            segment.to_running_time(segment.position().or_else(|| segment.start()))
+        let time = segment.and_then(|segment| match segment.position() {
+            Some(position) => segment.to_running_time(position),
+            // After a flush.
+            None => self.first_buffer().or_else(|| segment.to_running_time(segment.start())),
         });
         time.map_or(Span::ZERO, span)
+    }
+
+    /// Running time of the first buffer that waits.
+    fn first_buffer(&self) -> Option<gst::ClockTime> {
+        let time = |pad: FallbackPad| {
+            let pts = pad.peek_buffer()?.pts()?;
+            pad.segment().downcast_ref::<gst::ClockTime>()?.to_running_time(pts)
+        };
+        self.pads_by_priority().into_iter().filter_map(time).min()
     }
 
     /// Moves what has arrived from the pads to the mixer, as far as it is needed soon.

@@ -398,3 +398,22 @@ fn a_choice_is_kept_until_something_can_be_played() {
     let message = bus.pop_filtered(&[gst::MessageType::Element]).unwrap();
     assert_eq!(message.structure().unwrap().get::<&str>("to"), Ok("sink_1"));
 }
+
+#[test]
+fn a_flush_may_go_back_in_time() {
+    let mut switch = FedSwitch::new("", &[MONO]);
+    switch.push(0, steady_f32(100), 10_000);
+    assert_eq!(switch.output.pull().unwrap().pts(), Some(gst::ClockTime::from_seconds(10)));
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    for event in [
+        gst::event::FlushStart::new(),
+        gst::event::FlushStop::new(true),
+        gst::event::Segment::new(&segment),
+    ] {
+        assert!(switch.inputs[0].push_event(event));
+    }
+    switch.push(0, steady_f32(100), 5_000);
+    let out = switch.finish();
+    let first = out.iter().filter_map(|buffer| buffer.pts()).min();
+    assert_eq!(first, Some(gst::ClockTime::from_seconds(5)));
+}
