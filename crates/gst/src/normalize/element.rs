@@ -297,7 +297,10 @@ impl BaseTransformImpl for NormalizeImp {
     fn sink_event(&self, event: gst::Event) -> bool {
         use gst::EventView;
         let event = match event.view() {
-            EventView::Eos(_) | EventView::Segment(_) | EventView::StreamStart(_) => {
+            EventView::Eos(_)
+            | EventView::SegmentDone(_)
+            | EventView::Segment(_)
+            | EventView::StreamStart(_) => {
                 self.push_delayed();
                 event
             }

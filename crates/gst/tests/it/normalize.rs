@@ -448,3 +448,12 @@ fn a_handler_of_an_error_may_ask_for_the_latency() {
     assert_eq!(harness.push(buffer(vec![0; 9], None)), Err(gst::FlowError::Error));
     assert!(answers.try_recv().expect("an error is posted"));
 }
+
+#[test]
+fn nothing_is_held_back_at_the_end_of_a_segment() {
+    let mut harness = harness("aulosnormalize bypass=true", STEREO);
+    let input = programme(48_000, 2, 1);
+    push(&mut harness, &input, 0);
+    harness.push_event(gst::event::SegmentDone::new(gst::ClockTime::from_seconds(1)));
+    assert!(floats(&content(&pull(&mut harness))) == input);
+}
