@@ -167,8 +167,9 @@ impl BaseTransformImpl for MeterImp {
     fn sink_event(&self, event: gst::Event) -> bool {
         match event.type_() {
             gst::EventType::Eos => {
+                let posts = lock(&self.properties).post_messages;
                 let rest = lock(&self.stream).as_mut().and_then(|stream| stream.meter.finish());
-                rest.into_iter().for_each(|reading| self.post(&reading));
+                rest.filter(|_| posts).into_iter().for_each(|reading| self.post(&reading));
             }
             gst::EventType::StreamStart | gst::EventType::FlushStop => self.reset(),
             _ => {}

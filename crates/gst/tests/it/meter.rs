@@ -102,6 +102,8 @@ fn reset_and_a_flush_start_again() {
 fn no_messages_where_none_are_wanted() {
     let (mut harness, bus) = harness("aulosmeter post-messages=false");
     push(&mut harness, &programme(48_000, 2, 2), 480);
+    // A part of an interval.
+    push(&mut harness, &[0.5; 960], 480);
     harness.push_event(gst::event::Eos::new());
     assert!(readings(&bus).is_empty());
 }
