@@ -222,8 +222,13 @@ impl AggregatorImpl for FallbackImp {
         Ok(caps.clone())
     }
 
-    /// As the input of the highest priority, as far as downstream allows it.
+    /// As the input of the highest priority, as far as downstream allows it; later as it was: with
+    /// another format the audio that is buffered would be lost.
     fn fixate_src_caps(&self, mut caps: gst::Caps) -> gst::Caps {
+        let current = self.obj().src_pad().current_caps();
+        if let Some(current) = current.filter(|current| current.is_subset(&caps)) {
+            return current;
+        }
         caps.truncate();
         let preferred = self.preferred_spec();
         if let (Some((preferred, _)), Some(structure)) =

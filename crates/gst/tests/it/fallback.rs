@@ -417,3 +417,21 @@ fn a_flush_may_go_back_in_time() {
     let first = out.iter().filter_map(|buffer| buffer.pts()).min();
     assert_eq!(first, Some(gst::ClockTime::from_seconds(5)));
 }
+
+#[test]
+fn the_format_stays_while_downstream_takes_it() {
+    const OTHER_RATE: &str = "audio/x-raw,format=F32LE,rate=44100,channels=1,layout=interleaved";
+    let mut switch = FedSwitch::new("", &[MONO, OTHER_RATE]);
+    switch.push(0, steady_f32(100), 0);
+    switch.push(1, steady_f32(100), 0);
+    switch.output.pull().unwrap();
+    switch.element.static_pad("sink_0").unwrap().set_property("priority", 2u32);
+    switch.output.push_upstream_event(gst::event::Reconfigure::new());
+    switch.push(0, steady_f32(100), 100);
+    switch.push(1, steady_f32(100), 100);
+    switch.end();
+    let events = std::iter::from_fn(|| switch.output.pull_event().ok());
+    let types = events.map(|event| event.type_());
+    let types: Vec<_> = types.take_while(|event| *event != gst::EventType::Eos).collect();
+    assert_eq!(types.iter().filter(|event| **event == gst::EventType::Caps).count(), 1);
+}
