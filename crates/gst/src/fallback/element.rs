@@ -441,6 +441,12 @@ impl FallbackImp {
         if time == Some(None) {
             return Ok(());
         }
+        if !track.takes(spec.layout.channels()) {
+            return Err(Failure::not_negotiated(gst::error_msg!(
+                gst::CoreError::Negotiation,
+                ["{} has {}, which cannot be remixed", pad.name(), spec.layout]
+            )));
+        }
         track.set_format(&spec);
         if buffer.size() == 0 {
             // Aggregator's form of a gap.

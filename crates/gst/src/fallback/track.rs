@@ -50,6 +50,11 @@ impl Track {
         Self { rate, channels, silence, detector, converter: None, runs, ended: false }
     }
 
+    /// Whether audio of so many channels can be converted: others have no one meaning.
+    pub(super) const fn takes(&self, channels: usize) -> bool {
+        channels == self.channels || matches!(channels, 1 | 2 | 6)
+    }
+
     /// What is pushed from now on has this format.
     pub(super) fn set_format(&mut self, spec: &PcmSpec) {
         if self.converter.as_ref().is_none_or(|converter| converter.spec != *spec) {

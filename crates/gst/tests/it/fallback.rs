@@ -435,3 +435,20 @@ fn the_format_stays_while_downstream_takes_it() {
     let types: Vec<_> = types.take_while(|event| *event != gst::EventType::Eos).collect();
     assert_eq!(types.iter().filter(|event| **event == gst::EventType::Caps).count(), 1);
 }
+
+#[test]
+fn channels_that_cannot_be_remixed_are_refused_by_name() {
+    const THREE: &str = "audio/x-raw,format=F32LE,rate=48000,channels=3,layout=interleaved,\
+        channel-mask=(bitmask)0x7";
+    let mut switch = FedSwitch::new("", &[MONO, THREE]);
+    let bus = gst::Bus::new();
+    switch.element.set_bus(Some(&bus));
+    switch.output.set_sink_caps_str(MONO);
+    switch.push(0, steady_f32(100), 0);
+    switch.push(1, vec![0; 12 * 480], 0);
+    let wait = gst::ClockTime::from_seconds(20);
+    let message = bus.timed_pop_filtered(wait, &[gst::MessageType::Error]).unwrap();
+    let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+    assert!(error.error().matches(gst::CoreError::Negotiation), "{error:?}");
+    assert!(error.debug().unwrap().contains("sink_1 has 3 channels"), "{error:?}");
+}
