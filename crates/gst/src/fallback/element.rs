@@ -342,7 +342,7 @@ impl FallbackImp {
         properties: &FallbackProperties,
     ) -> Result<(), gst::FlowError> {
         let pads = self.pads_by_priority();
-        let FallbackStream { output, pads: known, active_pad, .. } = stream;
+        let FallbackStream { output, pads: known, .. } = stream;
         let Some(output) = output else { return Err(self.await_format(&pads, properties)) };
         let mixer = match &mut output.mixer {
             Some(mixer) => mixer,
@@ -356,7 +356,6 @@ impl FallbackImp {
         if *known != pads {
             let from = |pad| known.iter().position(|known| known == pad);
             mixer.rearrange(&pads.iter().map(from).collect::<Vec<_>>());
-            active_pad.take_if(|pad| !pads.contains(pad));
             *known = pads;
         }
         Ok(())

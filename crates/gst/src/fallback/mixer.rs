@@ -47,12 +47,16 @@ pub(super) struct Mixer {
     quantum: usize,
     /// Frame of the running time that is rendered next.
     position: u64,
+    /// Those of the inputs, then removed ones that are still heard.
     tracks: Vec<Track>,
+    inputs: usize,
     facts: Vec<InputFacts>,
     switch: Switch,
     selection: Selection,
     /// The selected input, and the one that is read; they differ while a fade has to end first.
     chosen: Option<usize>,
+    /// The chosen input was removed, which is not reported yet.
+    is_chosen_removed: bool,
     audible: Option<usize>,
     fade: Option<Fade>,
     other: Vec<f32>,
@@ -75,33 +79,47 @@ impl Mixer {
             quantum,
             position: rate.frames(start).0,
             tracks: Vec::new(),
+            inputs: 0,
             facts: Vec::new(),
             switch: Switch::new(config.switch, 0),
             selection: Selection::Auto,
             chosen: None,
+            is_chosen_removed: false,
             audible: None,
             fade: None,
             other: vec![0.0; quantum * channels],
         }
     }
 
-    /// Input n is from now on what input `inputs[n]` was, or a new one.
+    /// Input n is from now on what input `inputs[n]` was, or a new one. One that is removed is
+    /// faded.
     pub(super) fn rearrange(&mut self, inputs: &[Option<usize>]) {
+        let mut kept = inputs.to_vec();
+        for heard in [self.audible, self.fade.as_ref().and_then(|fade| fade.from)] {
+            if heard.is_some() && !kept.contains(&heard) {
+                kept.push(heard);
+            }
+        }
         let moved = |old: Option<usize>| {
-            old.and_then(|old| inputs.iter().position(|input| *input == Some(old)))
+            old.and_then(|old| kept.iter().position(|track| *track == Some(old)))
         };
+        let is_input = |track: &usize| *track < inputs.len();
         self.switch.rearrange(inputs);
         if let Selection::Manual(input) = &mut self.selection {
-            *input = moved(*input);
+            *input = moved(*input).filter(is_input);
         }
-        (self.chosen, self.audible) = (moved(self.chosen), moved(self.audible));
+        let chosen = moved(self.chosen).filter(is_input);
+        self.is_chosen_removed |= chosen.is_none() && self.chosen.is_some();
+        (self.chosen, self.audible) = (chosen, moved(self.audible));
         if let Some(fade) = &mut self.fade {
             fade.from = moved(fade.from);
         }
         let mut old: Vec<_> = self.tracks.drain(..).map(Some).collect();
         let new = || Track::new(self.rate, self.channels, self.config.silence);
         let track = |from: &Option<usize>| from.and_then(|from| old.get_mut(from)?.take());
-        self.tracks = inputs.iter().map(track).map(|kept| kept.unwrap_or_else(new)).collect();
+        self.tracks = kept.iter().map(track).map(|kept| kept.unwrap_or_else(new)).collect();
+        self.inputs = inputs.len();
+        self.tracks[self.inputs..].iter_mut().for_each(Track::end);
     }
 
     pub(super) fn track(&mut self, input: usize) -> Option<&mut Track> {
@@ -130,12 +148,12 @@ impl Mixer {
 
     /// Whether every input has ended and was played. Without any, one may still come.
     pub(super) fn has_ended(&self) -> bool {
-        !self.tracks.is_empty() && self.tracks.iter().all(|track| self.is_over(track))
+        self.inputs > 0 && self.tracks.iter().all(|track| self.is_over(track))
     }
 
     /// Whether some input has ended and was played.
     pub(super) fn has_any_ended(&self) -> bool {
-        self.tracks.iter().any(|track| self.is_over(track))
+        self.tracks[..self.inputs].iter().any(|track| self.is_over(track))
     }
 
     pub(super) fn select(&mut self, selection: Selection) {
@@ -175,6 +193,8 @@ impl Mixer {
         for track in &mut self.tracks {
             track.discard_before(self.position);
         }
+        let heard = self.audible.max(self.fade.as_ref().and_then(|fade| fade.from));
+        self.tracks.truncate(self.inputs.max(heard.map_or(0, |last| last + 1)));
         RenderResult { change, empty: read == 0 && !faded }
     }
 
@@ -186,7 +206,7 @@ impl Mixer {
     fn choose(&mut self) -> Option<InputChange> {
         let now = Instant::ZERO + self.rate.span(Frames(self.position));
         self.facts.clear();
-        for track in &self.tracks {
+        for track in &self.tracks[..self.inputs] {
             self.facts.push(self.facts_of(track));
         }
         let running_dry = self.audible.filter(|input| self.is_running_dry(*input));
@@ -200,14 +220,16 @@ impl Mixer {
         };
         let from = core::mem::replace(&mut self.chosen, to);
         let cause = cause.unwrap_or(SwitchCause::Manual);
-        (from != to).then_some(InputChange { from, to, cause })
+        let changes = core::mem::take(&mut self.is_chosen_removed) || from != to;
+        changes.then_some(InputChange { from, to, cause })
     }
 
     fn facts_of(&self, track: &Track) -> InputFacts {
         let buffered = track.buffered(self.position);
         // The end of an input that has ended is cross-faded, where another one can follow.
         let ends = track.has_ended() && buffered < self.rate.frames(RESERVE);
-        let others = self.tracks.iter().filter(|other| !core::ptr::eq(*other, track));
+        let others =
+            self.tracks[..self.inputs].iter().filter(|other| !core::ptr::eq(*other, track));
         let handed_over = ends && others.into_iter().any(|other| self.has_reserve(other));
         let buffered = if handed_over { Frames::ZERO } else { buffered };
         InputFacts {

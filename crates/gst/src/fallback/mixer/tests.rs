@@ -14,6 +14,7 @@ const RATE: SampleRate = SampleRate::HZ_48000;
 struct Sender {
     spec: PcmSpec,
     channels: usize,
+    tone_hz: f64,
     sending: bool,
     silent: bool,
     /// Milliseconds of running time that were sent.
@@ -48,6 +49,7 @@ impl World {
         let sender = |hz: &u32| Sender {
             spec: PcmSpec::for_test(SampleRate::new(*hz).unwrap(), ChannelLayout::STEREO),
             channels: 2,
+            tone_hz: 1_000.0,
             sending: true,
             silent: false,
             sent_ms: 0,
@@ -79,7 +81,7 @@ impl World {
             let block: Vec<f32> = (0..sender.spec.rate.hz() / 100)
                 .flat_map(|n| {
                     let time = sender.sent_ms as f64 / 1e3 + f64::from(n) / hz;
-                    let tone = 0.3 * (2.0 * std::f64::consts::PI * 1_000.0 * time).sin();
+                    let tone = 0.3 * (2.0 * std::f64::consts::PI * sender.tone_hz * time).sin();
                     let sample = if sender.silent { 0.0 } else { tone as f32 };
                     std::iter::repeat_n(sample, sender.channels)
                 })
@@ -115,8 +117,13 @@ impl World {
     }
 
     fn is_without_holes(&self) {
-        let (hole, step) = self.hole_and_step();
+        let (hole, _) = self.hole_and_step();
         assert!(hole < 48, "{hole} frames of silence");
+        self.is_without_steps();
+    }
+
+    fn is_without_steps(&self) {
+        let (_, step) = self.hole_and_step();
         assert!(step < 0.06, "a step of {step}");
     }
 }
@@ -295,6 +302,27 @@ fn inputs_come_and_go_while_it_plays() {
     world.run(100);
     assert_eq!(world.mixer.chosen(), None);
     assert!(!world.mixer.has_ended(), "another one may come");
+    assert_eq!(world.inputs().last(), Some(&None), "{:?}", world.changes);
+    world.is_without_steps();
+}
+
+#[test]
+fn the_input_that_is_heard_is_removed_without_a_click() {
+    for crossfading in [false, true] {
+        let mut world = World::new(&[48_000, 48_000]);
+        // No zero of the tone where it is removed.
+        world.senders.iter_mut().for_each(|sender| sender.tone_hz = 1_025.0);
+        world.run(1_000);
+        if crossfading {
+            world.mixer.prefer(Some(1));
+        }
+        world.run(10);
+        world.mixer.rearrange(&[Some(usize::from(!crossfading))]);
+        world.senders.truncate(1);
+        world.run(1_000);
+        world.is_without_holes();
+        assert_eq!(world.mixer.tracks.len(), 1);
+    }
 }
 
 #[test]
