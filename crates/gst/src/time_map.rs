@@ -36,6 +36,12 @@ impl TimeMap {
         }
     }
 
+    /// How much audio is missing before `time`, in nanoseconds, if it is more than jitter.
+    pub(crate) fn gap_before(&self, time: Option<u64>) -> Option<u64> {
+        let expected = self.marks.back().map(|mark| self.after(*mark, self.end))?;
+        time?.checked_sub(expected).filter(|gap| *gap > LARGEST_JITTER_NS)
+    }
+
     /// Adds frames, the first of which has this time.
     pub(crate) fn push(&mut self, time: Option<u64>, frames: usize) {
         if frames > 0
@@ -100,6 +106,8 @@ mod tests {
         assert_eq!(map.take(960, 480), Some((1_025_000_000, 1_035_000_000)));
         assert!(!map.is_jump(Some(1_040_000_000)) && !map.is_jump(None));
         assert!(map.is_jump(Some(900_000_000)) && map.is_jump(Some(u64::MAX)));
+        assert_eq!(map.gap_before(Some(1_135_000_000)), Some(100_000_000));
+        assert_eq!([900_000_000, 1_040_000_000].map(|time| map.gap_before(Some(time))), [None; 2]);
     }
 
     #[test]

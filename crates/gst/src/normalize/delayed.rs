@@ -80,6 +80,11 @@ impl DelayedNormalizer {
         self.times.is_jump(time)
     }
 
+    /// How much audio is missing before `time`, in nanoseconds.
+    pub(super) fn gap_before(&self, time: Option<u64>) -> Option<u64> {
+        self.times.gap_before(time)
+    }
+
     /// Changes the settings; the gain moves to its new value.
     pub(super) fn set_settings(&mut self, settings: &Settings) -> Result<(), NormalizerError> {
         if self.normalizer.settings() == settings {

@@ -115,6 +115,18 @@ impl NormalizeStream {
         self.output(self.samples.len(), span)
     }
 
+    /// Processes silence, where audio is missing.
+    fn fill(
+        &mut self,
+        time: Option<gst::ClockTime>,
+        duration: gst::ClockTime,
+    ) -> Option<gst::Buffer> {
+        let frames = self.spec.rate.frames(span(duration)).as_usize();
+        self.samples.clear();
+        self.samples.resize(frames * self.spec.layout.channels(), 0.0);
+        self.process(time)
+    }
+
     /// Everything that is delayed.
     fn drain(&mut self) -> Vec<gst::Buffer> {
         let samples =
@@ -356,8 +368,12 @@ impl NormalizeImp {
         let stream = stream.as_mut().ok_or_else(Failure::before_caps)?;
         stream.normalizer.set_bypass(properties.bypass);
         let refused = stream.normalizer.set_settings(&properties.settings()).err();
-        let jumps = stream.normalizer.is_jump(input.pts().map(gst::ClockTime::nseconds));
-        if jumps {
+        let time = input.pts().map(gst::ClockTime::nseconds);
+        let gap = stream.normalizer.gap_before(time).and_then(clock_time);
+        if let Some(gap) = gap.filter(|gap| *gap <= FILLED_GAP) {
+            let filled = stream.fill(None, gap);
+            stream.ready.extend(filled);
+        } else if stream.normalizer.is_jump(time) {
             let drained = stream.drain();
             stream.ready.extend(drained);
         }
@@ -396,10 +412,7 @@ impl NormalizeImp {
             if stream.normalizer.is_jump(Some(start.nseconds())) {
                 return false;
             }
-            let frames = stream.spec.rate.frames(span(duration)).as_usize();
-            stream.samples.clear();
-            stream.samples.resize(frames * stream.spec.layout.channels(), 0.0);
-            stream.process(Some(start))
+            stream.fill(Some(start), duration)
         };
         // The flow's result comes again with the next buffer.
         let _flow = output.map(|buffer| self.obj().src_pad().push(buffer));
@@ -421,5 +434,5 @@ fn without_gains(event: &gst::event::Tag) -> Option<gst::Event> {
 }
 
 const DRAINED_AT_ONCE: Span = Span::from_millis(100);
-/// Longer gaps end what was before them.
+/// Longer gaps end what was before them, which takes as long as the look-ahead does.
 const FILLED_GAP: gst::ClockTime = gst::ClockTime::SECOND;

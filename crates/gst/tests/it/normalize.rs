@@ -457,3 +457,19 @@ fn nothing_is_held_back_at_the_end_of_a_segment() {
     harness.push_event(gst::event::SegmentDone::new(gst::ClockTime::from_seconds(1)));
     assert!(floats(&content(&pull(&mut harness))) == input);
 }
+
+#[test]
+fn audio_that_is_missing_is_silence() {
+    let mut harness = harness("aulosnormalize bypass=true", STEREO);
+    let input = programme(48_000, 2, 1);
+    for part in 0..4 {
+        // 250 ms of each 300 ms.
+        push(&mut harness, &input[part * 24_000..(part + 1) * 24_000], 300 * part as u64);
+    }
+    let before = pull(&mut harness).len();
+    assert_eq!(before, 0, "what was before a gap is not ended by it");
+    harness.push_event(gst::event::Eos::new());
+    let out = pull(&mut harness);
+    let expected: Vec<_> = input.chunks(24_000).collect();
+    assert!(floats(&content(&out)) == expected.join(&[0.0; 4_800][..]));
+}
