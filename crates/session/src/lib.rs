@@ -22,6 +22,7 @@ pub mod connect;
 pub mod datagram;
 pub mod flac_stream;
 pub mod live_source;
+pub mod mount;
 pub mod nats;
 pub mod player;
 pub mod push;

@@ -9,12 +9,16 @@
 //! number of frames and bytes, positions for seeking, and how much silence decoders remove at both
 //! ends. What has no Info frame plays as well, but with a guessed duration and without exact ends.
 
+mod frames;
 mod id3;
 mod info;
+mod reservoir;
 mod scan;
 
+pub use frames::whole_frames;
 pub use id3::id3_tag;
 pub use info::{Mp3Info, Mp3Totals};
+pub use reservoir::{MAX_RESERVOIR, MainData};
 pub use scan::{Mp3ScanError, Mp3ScanReport, Mp3Scanner};
 
 /// Delay of every decoder in frames, which the delays of the Info frame do not contain.

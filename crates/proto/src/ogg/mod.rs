@@ -7,11 +7,13 @@
 //!
 //! Sources: RFC 3533 (Ogg), RFC 7845 (Ogg Opus).
 
+mod headers;
 mod opus;
 mod page;
 mod scan;
 
-pub use opus::{OpusFile, OpusStream, PRE_SKIP, UnsupportedOpusLayout};
+pub use headers::header_packets;
+pub use opus::{OpusFile, OpusStream, PRE_SKIP, UnsupportedOpusLayout, head as opus_head};
 pub use page::{
     Page, PageBuilder, PageError, PageWriter, ParsedPage, StreamBoundary, mark_last_page,
     parse_page,

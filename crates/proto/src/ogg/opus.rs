@@ -221,7 +221,10 @@ impl fmt::Display for UnsupportedOpusLayout {
 impl core::error::Error for UnsupportedOpusLayout {}
 
 /// Identification header (RFC 7845, section 5.1).
-fn head(
+///
+/// # Errors
+/// [`UnsupportedOpusLayout`] for more than two channels.
+pub fn head(
     layout: ChannelLayout,
     rate: SampleRate,
     skip: u16,

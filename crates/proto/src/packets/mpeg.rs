@@ -88,6 +88,16 @@ impl Header {
         self.bits_per_second
     }
 
+    /// Whether the frame has a checksum.
+    pub(crate) const fn is_protected(&self) -> bool {
+        self.protected
+    }
+
+    /// Whether it is that of MPEG 1, with two granules in a frame.
+    pub(crate) const fn is_version_1(&self) -> bool {
+        self.version == 1
+    }
+
     /// Whether it is that of an MP3 frame.
     pub(crate) const fn is_layer_3(&self) -> bool {
         self.layer == 3

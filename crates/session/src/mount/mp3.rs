@@ -1,0 +1,31 @@
+//! MP3: a frame may need main data of the frames before it, the bit reservoir.
+
+use aulos_proto::mp3::{MAX_RESERVOIR, MainData};
+
+/// Joins MP3 streams so that no frame needs the main data of another stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mp3Splice {
+    /// The main data that the frames since the splice have, up to [`MAX_RESERVOIR`].
+    available: usize,
+}
+
+impl Mp3Splice {
+    /// The next frame does not follow the last one.
+    pub(super) const fn restart(&mut self) {
+        self.available = 0;
+    }
+
+    /// Appends a whole frame; true if it had to be made silent.
+    pub(super) fn write(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        out.extend_from_slice(frame);
+        // Layers I and II have no reservoir.
+        let Some(data) = MainData::of_frame(frame) else { return false };
+        let is_missing = data.begin > self.available;
+        if is_missing && let Some(copy) = out.get_mut(start..) {
+            data.silence(copy, self.available);
+        }
+        self.available = (self.available + data.own).min(MAX_RESERVOIR);
+        is_missing
+    }
+}
