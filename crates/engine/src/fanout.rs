@@ -112,6 +112,18 @@ impl ChunkLog {
         ChunkCursor(self.first + index as u64)
     }
 
+    /// A cursor at the first of the newest chunks that have at least `bytes` together, or at the
+    /// oldest chunk.
+    #[must_use]
+    pub fn cursor_before_end(&self, bytes: usize) -> ChunkCursor {
+        let (mut sum, mut index) = (0, self.chunks.len());
+        while sum < bytes && index > 0 {
+            index -= 1;
+            sum += self.chunks.get(index).map_or(0, |stamped| stamped.chunk.payload().len());
+        }
+        ChunkCursor(self.first + index as u64)
+    }
+
     /// The timestamp of the chunk at `cursor`, which need not exist yet; `duration` is that of a
     /// chunk. `None` when the log does not tell: it is empty, or the chunk has left it.
     #[must_use]

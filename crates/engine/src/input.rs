@@ -9,7 +9,7 @@ mod normalizer;
 mod staged;
 mod timing;
 
-use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
+use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, MediaTime, Ppm, SampleRate, Span};
 use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::normalize::NormalizerError;
 use aulos_dsp::silence::{SilenceConfig, SilenceDetector};
@@ -69,6 +69,8 @@ pub struct Input {
     lost: bool,
     full: bool,
     last_arrival: Option<Instant>,
+    /// Media time of the source after the last frame that has arrived.
+    arrived: MediaTime,
     /// No audio of the current sender has been read or discarded yet.
     at_sender_start: bool,
     silence: SilenceConfig,
@@ -121,6 +123,7 @@ impl Input {
             lost: false,
             full: false,
             last_arrival: None,
+            arrived: MediaTime::ZERO,
             at_sender_start: true,
             silence,
             detector: SilenceDetector::new(silence, rate, layout.channels()),
@@ -451,10 +454,15 @@ impl Input {
         self.servo.drift()
     }
 
-    /// The latest rate and layout of the source.
+    /// What the source sends, and how far that has been read.
     #[must_use]
-    pub const fn source_spec(&self) -> (SampleRate, ChannelLayout) {
-        (self.staged.rate(), self.block.layout())
+    pub fn source_progress(&self) -> SourceProgress {
+        let waiting = self.staged.frames() as u64;
+        SourceProgress {
+            rate: self.staged.rate(),
+            layout: self.block.layout(),
+            position: MediaTime(self.arrived.0.saturating_sub(waiting)),
+        }
     }
 
     /// How much audio its resampler holds.
@@ -495,6 +503,19 @@ impl core::fmt::Debug for Input {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Input").field("facts", &self.facts()).finish_non_exhaustive()
     }
+}
+
+/// The source of an input, as the input sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a plain copy")]
+pub struct SourceProgress {
+    /// Its latest sample rate.
+    pub rate: SampleRate,
+    /// Its latest channels.
+    pub layout: ChannelLayout,
+    /// Media time of the source, in its own frames, up to which it has been read. With frames of an
+    /// earlier rate in the buffer, and with a normalizer, it is not exact.
+    pub position: MediaTime,
 }
 
 /// Result of [`Input::read`].

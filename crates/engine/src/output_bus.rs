@@ -1,6 +1,6 @@
 //! Outputs that are attached to and detached from a running station besides its own rendition:
-//! taps, which pass its programme to another station, further renditions, overlays, and record
-//! taps.
+//! taps, which pass its programme to another station, further renditions, overlays, record taps
+//! and air taps.
 //!
 //! The control thread creates and frees them; the station only holds them. They arrive as commands
 //! between two quanta and leave as events, so that the station allocates and frees nothing.
@@ -14,7 +14,7 @@ use aulos_rt::ring::Producer;
 use crate::announce::MixerReport;
 use crate::input::Input;
 use crate::overlay::{MAX_OVERLAYS, Overlay};
-use crate::recorder::{RecordTap, TapPoint};
+use crate::recorder::{AirTap, OnAir, RecordTap, TapPoint};
 use crate::rendition::Rendition;
 use crate::source::SourceItem;
 use crate::status::StationStatus;
@@ -50,6 +50,14 @@ pub enum BusOutput {
     Overlay(Box<Overlay>),
     /// Copies it for a recorder.
     RecordTap(Box<RecordTap>),
+    /// Copies it for a mount, with what is on air.
+    AirTap(Box<AirTap>),
+}
+
+impl From<AirTap> for BusOutput {
+    fn from(tap: AirTap) -> Self {
+        Self::AirTap(Box::new(tap))
+    }
 }
 
 impl From<RecordTap> for BusOutput {
@@ -125,6 +133,7 @@ impl OutputBus {
                 || match output {
                     BusOutput::Tap(tap) => tap.items.is_abandoned(),
                     BusOutput::RecordTap(tap) => tap.is_abandoned(),
+                    BusOutput::AirTap(tap) => tap.is_abandoned(),
                     BusOutput::Rendition(_) | BusOutput::Overlay(_) => false,
                 }
         };
@@ -150,11 +159,13 @@ impl OutputBus {
         taps.map(|tap| u64::from(!tap.push(now, block, real))).sum()
     }
 
-    /// Passes the output to the record taps; `line` is the station's timeline.
-    pub(crate) fn feed_record_taps(&mut self, block: &Block, line: Timeline) {
+    /// Passes the output to the record taps and air taps; `line` is the station's timeline.
+    pub(crate) fn feed_record_taps(&mut self, block: &Block, line: Timeline, on_air: OnAir) {
         for (_, output) in &mut self.outputs {
-            if let BusOutput::RecordTap(tap) = output {
-                tap.push_block(block, line);
+            match output {
+                BusOutput::RecordTap(tap) => tap.push_block(block, line),
+                BusOutput::AirTap(tap) => tap.push(block, line, on_air),
+                BusOutput::Tap(_) | BusOutput::Rendition(_) | BusOutput::Overlay(_) => {}
             }
         }
     }
@@ -173,7 +184,7 @@ impl OutputBus {
             match output {
                 BusOutput::Rendition(rendition) => rendition.send(block, now, times, status),
                 BusOutput::Overlay(overlay) => overlay.send(block, now, times, status, report),
-                BusOutput::Tap(_) | BusOutput::RecordTap(_) => {}
+                BusOutput::Tap(_) | BusOutput::RecordTap(_) | BusOutput::AirTap(_) => {}
             }
         }
     }

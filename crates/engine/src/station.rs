@@ -16,9 +16,10 @@ use crate::loudness::LoudnessMeter;
 use crate::loudness_processor::LoudnessProcessor;
 use crate::output_bus::{BusOutput, OutputBus};
 use crate::ready_chunk::PassThroughState;
+use crate::recorder::OnAir;
 use crate::rendition::Rendition;
 use crate::source;
-use crate::status::{InputState, StationOutput, StationStatus};
+use crate::status::{InputState, MAX_SOURCES, StationOutput, StationStatus};
 use crate::switch::{InputFacts, InputFault, InputHealth, Preference, Switch, SwitchConfig};
 use handle::{StationCommand, StationPort, StationReply};
 use input_crossfade::{ActiveInput, InputCrossfade};
@@ -280,7 +281,8 @@ impl Station {
         self.announcement_mixer.mix(now, samples, channels, &mut reply(&mut self.port));
         let mut discard = |chain| self.port.reply(StationReply::Chain(chain));
         self.loudness_processor.limit(samples, &mut discard);
-        self.output_bus.feed_record_taps(&self.block, self.timeline);
+        let on_air = self.on_air();
+        self.output_bus.feed_record_taps(&self.block, self.timeline, on_air);
     }
 
     /// Runs the switch; a change starts a cross-fade at frame `at` of the block.
@@ -423,6 +425,16 @@ impl Station {
         }
     }
 
+    /// The input on air, and how far all have been read.
+    fn on_air(&self) -> OnAir {
+        let mut positions = [MediaTime::ZERO; MAX_SOURCES];
+        for (position, input) in positions.iter_mut().zip(&self.inputs) {
+            *position = input.source_progress().position;
+        }
+        let input = if let ActiveInput::Input(input) = self.active { Some(input) } else { None };
+        OnAir { input, positions }
+    }
+
     fn update_inputs(&mut self, now: Instant, quantum: Frames) {
         let (due, elapsed) = (self.poll_timeout(), self.rate.span(quantum));
         let active = self.switch.active();
@@ -467,6 +479,7 @@ impl Station {
             self.status.normalizer = self.loudness_processor.status();
         }
         for (index, input) in self.inputs.iter().enumerate().take(self.status.inputs.len()) {
+            let source = input.source_progress();
             self.status.inputs[index] = InputState {
                 health: self.switch.health(index),
                 verdict: input.facts().verdict,
@@ -475,8 +488,8 @@ impl Station {
                 standby: input.facts().standby,
                 buffered: input.buffered(),
                 drift: input.drift(),
-                rate: input.source_spec().0,
-                channels: input.source_spec().1.channels(),
+                rate: source.rate,
+                channels: source.layout.channels(),
                 loudness: input.loudness(now),
             };
         }

@@ -16,6 +16,7 @@ impl Input {
             self.meter.interrupt();
         }
         self.last_arrival = Some(arrival);
+        self.arrived = self.block.pts + self.block.frames();
         self.record(arrival, pause);
         if self.timing.has_clock() {
             if self.ended || self.lost || self.block.rate() != self.staged.rate() {

@@ -14,6 +14,7 @@
 //! in the future. An idle or paused recorder delays the decision about old frames by its pre-roll,
 //! so that it can resume in the past as well.
 
+mod air_tap;
 mod cut_times;
 mod plan;
 mod record_tap;
@@ -26,6 +27,8 @@ use std::collections::VecDeque;
 
 use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 
+pub(crate) use air_tap::OnAir;
+pub use air_tap::{AirMark, AirTap, AirTapReader, CAPACITY as AIR_TAP_CAPACITY, air_tap};
 use plan::{CommandPlan, RecorderMode};
 pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,

@@ -1,5 +1,6 @@
 //! A station in virtual time, tested frame by frame.
 
+mod air_tap;
 mod announce;
 mod codec_panics;
 mod fallback;
@@ -138,7 +139,7 @@ impl LiveSender {
             let mut block = self.pool.take().expect("a block");
             block.reset(self.rate, SPEC.layout);
             block.resize(self.rate.frames(Span::from_millis(10)));
-            block.received = now;
+            (block.pts, block.received) = (MediaTime(self.next), now);
             for sample in block.samples_mut() {
                 *sample = of(self.next);
                 self.next += 1;

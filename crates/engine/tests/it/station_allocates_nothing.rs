@@ -20,7 +20,7 @@ use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::output_bus::StationTap;
 use aulos_engine::overlay::Overlay;
 use aulos_engine::ready_chunk::{PassThroughState, ready_chunks};
-use aulos_engine::recorder::{TapPoint, record_tap};
+use aulos_engine::recorder::{TapPoint, air_tap, record_tap};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source, SourceItem};
 use aulos_engine::standby::{self, LinkState, Standby, StandbyHandle};
@@ -446,6 +446,8 @@ fn changing_recorders_and_one_that_lags() {
     let mut world = World::new(Codec::Pcm);
     let (pickup_behind, behind) = record_tap(TapPoint::Output, spec.rate, spec.layout, room);
     world.handle.add_output(pickup_behind).expect("room");
+    let (tap, mut air) = air_tap(spec.rate, spec.layout, Frames(480));
+    world.handle.add_output(tap).expect("room");
     let (mut calls, mut hung, mut heard) = (0, Vec::new(), Vec::new());
     for step in 0..8_000 {
         if step % 500 == 250 {
@@ -470,6 +472,11 @@ fn changing_recorders_and_one_that_lags() {
         for (_, spool) in &mut hung {
             heard.clear();
             while spool.read(&mut heard).is_some() {}
+        }
+        // Half of the time it is full.
+        if step % 1_000 < 500 {
+            heard.clear();
+            while air.read(&mut heard).is_some() {}
         }
     }
     assert_eq!(calls, 0);

@@ -2,7 +2,7 @@
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_engine::source::BLOCK_SAMPLES;
-use aulos_io::feed::{RadioStreamInfo, StreamCounts, StreamError};
+use aulos_io::feed::{FrameWriter, RadioStreamInfo, StreamCounts, StreamError};
 use aulos_proto::packets::{
     FormatHint, PacketPlacement, PacketSplitter, SplitterEvent, StreamStart,
 };
@@ -56,6 +56,8 @@ pub struct StreamDecoder {
     error: Option<StreamError>,
     /// Packets are parsed and counted but not decoded.
     parse_only: bool,
+    /// Gets every packet that is decoded.
+    frames: Option<FrameWriter>,
 }
 
 /// The result of [`StreamDecoder::next`].
@@ -89,7 +91,22 @@ impl StreamDecoder {
             fruitless: 0,
             error: None,
             parse_only: false,
+            frames: None,
         }
+    }
+
+    /// The same, passing every packet on, with the media time of its first frame. Media time counts
+    /// from `position`.
+    #[must_use]
+    pub fn with_frames(mut self, frames: Option<FrameWriter>, position: MediaTime) -> Self {
+        (self.frames, self.position) = (frames, position);
+        self
+    }
+
+    /// Ends it; returns where packets went, and the media time after the last frame.
+    #[must_use]
+    pub fn into_frames(self) -> (Option<FrameWriter>, MediaTime) {
+        (self.frames, self.position)
     }
 
     /// A decoder for the next stream after this one broke off: the last frame fades out and the
@@ -102,8 +119,8 @@ impl StreamDecoder {
             let channels = shape.1.channels();
             self.concealer.fade_out(&mut self.pending, RAMP_FRAMES, channels);
         }
-        let Self { pending, concealer: joint, .. } = self;
-        Self { position, shape, pending, concealer: joint, ..Self::new(hint) }
+        let Self { pending, concealer: joint, frames, .. } = self;
+        Self { position, shape, pending, concealer: joint, frames, ..Self::new(hint) }
     }
 
     /// Takes as many bytes as there is room for, and returns their number. There is always room
@@ -168,8 +185,8 @@ impl StreamDecoder {
             }
             self.taken += count;
             filled += count;
+            self.position += Frames::from(count / channels);
         }
-        self.position += into.frames();
         match dry {
             Some(dry) if filled == 0 => dry,
             _ => Ok(StreamDecodeStatus::Block),
@@ -224,14 +241,21 @@ impl StreamDecoder {
         match event {
             SplitterEvent::Begin(start) => self.begin(&start),
             SplitterEvent::Packet(place) => self.decode_packet(place),
-            SplitterEvent::Lost(bytes) => self.conceal(self.concealer.packets_in(bytes)),
-            SplitterEvent::Title(title) => self.title = Some(title),
+            SplitterEvent::Lost(bytes) => {
+                self.frames.iter_mut().for_each(FrameWriter::skip);
+                self.conceal(self.concealer.packets_in(bytes));
+            }
+            SplitterEvent::Title(title) => {
+                self.frames.iter_mut().for_each(|frames| frames.set_title(&title));
+                self.title = Some(title);
+            }
             _ => {}
         }
     }
 
     fn begin(&mut self, start: &StreamStart) {
         let (name, codec) = StreamCodec::new(&start.format);
+        self.frames.iter_mut().for_each(|frames| frames.begin(&start.format));
         if codec.is_none() {
             self.error = Some(StreamError::Unsupported(name));
         }
@@ -245,6 +269,7 @@ impl StreamDecoder {
     fn decode_packet(&mut self, place: PacketPlacement) {
         // At least one packet is decoded to learn the format.
         if self.parse_only && self.concealer.frames > 0 {
+            self.frames.iter_mut().for_each(FrameWriter::skip);
             return;
         }
         let Some(codec) = &mut self.codec else { return };
@@ -257,6 +282,7 @@ impl StreamDecoder {
         if decoded == DecodedPacket::Damaged {
             self.damaged += 1;
             self.fruitless += 1;
+            self.frames.iter_mut().for_each(FrameWriter::skip);
             if self.fruitless >= MAX_PACKETS_WITHOUT_FRAMES {
                 self.error = Some(StreamError::Damaged);
             }
@@ -266,8 +292,13 @@ impl StreamDecoder {
         self.fruitless = 0;
         self.shape = codec.shape();
         let channels = self.shape.1.channels();
+        let duration = Frames::from(self.pending.len() / channels);
         self.concealer.end_packet(packet.len(), &mut self.pending, channels);
         self.trim.apply(place, &mut self.pending, channels);
+        if let Some(frames) = &mut self.frames {
+            // Everything decoded before has been returned.
+            frames.push(self.shape, (self.position, duration), packet);
+        }
     }
 
     /// Conceals `packets` missing packets.

@@ -10,10 +10,11 @@
 
 use core::fmt;
 
-use aulos_core::{Block, ChannelLayout, SampleRate};
+use aulos_core::{Block, ChannelLayout, MediaTime, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_io::feed::{
-    BodyMark, StreamCounts, StreamError, StreamReader, StreamState, StreamWriter, stream_channel,
+    BodyMark, FrameWriter, StreamCounts, StreamError, StreamReader, StreamState, StreamWriter,
+    stream_channel,
 };
 use aulos_io::{Job, JobStatus};
 use aulos_proto::titles::TrackMetadata;
@@ -59,6 +60,8 @@ impl StreamParts {
             state: publisher,
             published: StreamState::default(),
             previous_counts: StreamCounts::default(),
+            frames: None,
+            position: MediaTime::ZERO,
         };
         Self { writer, source, items: consumer, state, titles }
     }
@@ -81,6 +84,9 @@ pub struct StreamSource {
     published: StreamState,
     /// Counters of earlier bodies.
     previous_counts: StreamCounts,
+    /// While no body is decoded: what gets its packets, and the media time of its first frame.
+    frames: Option<FrameWriter>,
+    position: MediaTime,
 }
 
 /// The result of one decoding step.
@@ -92,6 +98,13 @@ enum DecodeStep {
 }
 
 impl StreamSource {
+    /// The same, passing every packet that it decodes on.
+    #[must_use]
+    pub fn with_frames(mut self, frames: Option<FrameWriter>) -> Self {
+        self.frames = frames;
+        self
+    }
+
     fn decode_step(&mut self) -> DecodeStep {
         // Room for a block and the end mark.
         if self.items.free() < 2 {
@@ -139,7 +152,7 @@ impl StreamSource {
                         self.previous_counts = self.previous_counts.plus(broken.counts());
                         broken.restart(hint)
                     }
-                    None => StreamDecoder::new(hint),
+                    None => StreamDecoder::new(hint).with_frames(self.frames.take(), self.position),
                 };
                 *decoder = Some(next);
                 self.published = StreamState {
@@ -159,6 +172,7 @@ impl StreamSource {
     fn close(&mut self, error: Option<StreamError>) {
         if let Some(decoder) = self.decoder.take() {
             self.previous_counts = self.previous_counts.plus(decoder.counts());
+            (self.frames, self.position) = decoder.into_frames();
         }
         self.published.error = error;
         self.published.finished = error.is_none();

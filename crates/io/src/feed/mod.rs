@@ -11,6 +11,7 @@ mod device_failure;
 mod dj;
 mod fifo;
 mod fifo_error;
+mod frames;
 mod http;
 mod process;
 mod process_log;
@@ -37,6 +38,7 @@ pub use dj::{
 };
 pub use fifo::{FifoAccess, FifoCounters, FifoFeeder, FifoMode, make_fifo};
 pub use fifo_error::FifoError;
+pub use frames::{FrameReader, FrameWriter, PassedFrame, frame_channel};
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, split_arguments};
 pub use process_log::{LogLine, ProgramExit};
