@@ -17,6 +17,12 @@ pub const CHUNK_MS: RangeInclusive<u32> = 10..=60;
 /// From snapclient's shortest buffer; with more than a minute, a new client would get megabytes at
 /// once.
 pub const BUFFER_MS: RangeInclusive<u32> = 20..=60_000;
+/// Icecast's default is 64; more than that of the log of a mount, some seconds, is never sent.
+pub const BURST_KB: RangeInclusive<u32> = 0..=1_024;
+/// Listeners of one mount: more than a process has descriptors.
+pub const MAX_LISTENERS: RangeInclusive<u32> = 1..=1_000_000;
+/// Up to a month, after which a listener is no person.
+pub const MAX_DURATION_S: RangeInclusive<u32> = 1..=2_678_400;
 /// The rates of clients' sound cards.
 pub const STATION_RATE: RangeInclusive<u32> = 8_000..=192_000;
 /// The limit of FLAC (RFC 9639, 9.1.3), and more speakers than any client has.

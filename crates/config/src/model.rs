@@ -7,14 +7,16 @@ use aulos_engine::encode::{CodecConfig, Mp3Config};
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
 use aulos_files::history::{DEFAULT_KEEP_DAYS, KEEP_DAYS};
+use aulos_session::mount::MountCodec;
 
 use crate::cluster::ClusterConfig;
 use crate::hooks::HookConfig;
 use crate::keys::values::{OneOrMore, TextOrNumber};
 use crate::keys::{NamedEnum, keys};
 use crate::limits::{
-    BUFFER_MS, CHUNK_MS, CLIENT_SERIES, CROSSFADE_MS, FAILBACK_DELAY_S, GAIN_DB, INPUT_BUFFER_MS,
-    MAX_LOSS_S, SILENCE_DBFS, SILENCE_S, TIMEOUT_MS, VOLUME,
+    BUFFER_MS, BURST_KB, CHUNK_MS, CLIENT_SERIES, CROSSFADE_MS, FAILBACK_DELAY_S, GAIN_DB,
+    INPUT_BUFFER_MS, MAX_DURATION_S, MAX_LISTENERS, MAX_LOSS_S, SILENCE_DBFS, SILENCE_S,
+    TIMEOUT_MS, VOLUME,
 };
 use crate::problem::ConfigValue;
 use crate::relay::RelayConfig;
@@ -35,6 +37,8 @@ keys! {
         listen: ListenConfig;
         /// Stations.
         station: Vec<StationConfig>, default_doc "the station `default`";
+        /// Mounts.
+        mount: Vec<MountConfig>;
         /// The page and the API.
         http: HttpConfig;
         /// Metrics for Prometheus.
@@ -195,6 +199,39 @@ keys! {
         rtp: Vec<RtpConfig>;
         /// Recorders.
         record: OneOrMore<RecordConfig>;
+    }
+
+    /// A mount: a stream for web listeners at `/NAME`. The encoded frames of the source on air are
+    /// passed on as they came; a decoded copy decides on silence and failover. Sources are switched
+    /// between two frames.
+    pub(crate) struct MountConfig {
+        /// Unique name, and the path on the HTTP port: `live.mp3` is at `/live.mp3`.
+        name: Option<ConfigValue<String>>, required "name = \"live.mp3\"";
+        /// Codec of the stream: `mp3`, `aac` in ADTS, or `opus`, `vorbis` or `flac` in Ogg.
+        codec: Option<MountCodec>, default_doc "that of the ending of `name`, or `mp3`";
+        /// Sample rate and channels of the stream: `RATE:BITS:CHANNELS`. The audio of a source with
+        /// another codec, rate or number of channels is encoded anew.
+        spec: Option<ConfigValue<SampleSpec>>, default_doc "`48000:16:2` for `opus`, otherwise `44100:16:2`";
+        /// Encoder for audio that cannot be passed, with its settings as in `mp3:128k` or
+        /// `opus:96k`. There is none for `aac` and `vorbis`.
+        encoder: Option<ConfigValue<CodecConfig>>, default_doc "that of the codec";
+        /// Sources in order of priority: source URIs, or tables with one. The frames of `http:` and
+        /// `icecast:` are passed.
+        sources: Vec<SourceEntry>;
+        /// Station whose programme is encoded while no source has sound.
+        station: Option<ConfigValue<String>>, default_doc "none";
+        /// Failover between sources.
+        switch: SwitchConfig;
+        /// Silence detection.
+        silence: SilenceConfig;
+        /// What a listener gets at once, in 1,024 bytes: players begin sooner with more.
+        burst_kb: u32 = 64, range BURST_KB, "KiB";
+        /// Number of listeners at once.
+        max_listeners: Option<u32>, range MAX_LISTENERS, "listeners", default_doc "no limit";
+        /// Time after which a listener is disconnected.
+        max_duration_s: Option<u32>, range MAX_DURATION_S, "seconds", default_doc "no limit";
+        /// Leave the mount out of `/status-json.xsl` and `/listen/`. Its address works.
+        hidden: bool = false;
     }
 
     /// A control script: a program that speaks JSON-RPC on standard input and output.

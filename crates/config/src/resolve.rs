@@ -20,11 +20,14 @@ use crate::source::check;
 use crate::source::{RemoteUse, Scheme};
 use crate::station::StationSettings;
 use crate::station::output::StationOutput;
-use crate::station::{push, record, rtp};
+use crate::station::{mount, push, record, rtp};
 use crate::{cluster, relay, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.
 pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {
+    let mut config = config.clone();
+    config.station.extend(config.mount.iter().map(mount::as_station));
+    let config = &config;
     let state_dir = match &config.state_dir {
         Some(dir) if dir.value.is_empty() => {
             problems.add_with_hint(dir.at, "`state_dir` is empty", "leave it out for the default");
@@ -97,6 +100,10 @@ fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Stat
         station.pushes = push::resolve(&config.push, &output, &mut pushed, env, problems);
         station.rtp = rtp::resolve(&config.rtp, &output, &mut sent, problems);
         station.records = record::resolve(&config.record.0, &output, &mut recorders, env, problems);
+    }
+    // Mounts are the last stations.
+    for (config, station) in config.mount.iter().rev().zip(all.iter_mut().rev()) {
+        station.mount = Some(mount::resolve(config, problems));
     }
     all
 }

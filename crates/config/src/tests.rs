@@ -4,6 +4,7 @@
 mod hooks;
 mod keys;
 mod machine;
+mod mounts;
 mod records;
 mod relays;
 mod security;

@@ -164,11 +164,12 @@ fn startup_message(
             station.sources.iter().map(|source| source.uri.as_str()).collect();
         // A `meta:` of several stations is several sources with the same URI.
         sources.dedup();
-        let (codec, spec) = (station.codec, station.spec);
-        line(
-            "station",
-            &format!("{}: {codec} {spec} from {}", station.name, sources.join(", then ")),
-        );
+        let (kind, codec) = match &station.mount {
+            Some(mount) => ("mount", mount.format.codec.to_string()),
+            None => ("station", station.codec.to_string()),
+        };
+        let sources = sources.join(", then ");
+        line(kind, &format!("{}: {codec} {} from {sources}", station.name, station.spec));
     }
     for (name, listen, dest) in &addresses.relays {
         line("relay", &format!("{name}: {listen} -> {dest}"));

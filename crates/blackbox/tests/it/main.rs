@@ -40,6 +40,7 @@ mod loudness_filter;
 mod markers;
 mod mdns;
 mod metrics;
+mod mounts;
 mod mp3;
 mod mpd;
 mod music_assistant;

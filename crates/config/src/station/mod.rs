@@ -2,6 +2,7 @@
 
 pub(crate) mod codec;
 pub(crate) mod fallback;
+pub(crate) mod mount;
 pub(crate) mod output;
 pub(crate) mod push;
 pub(crate) mod record;
@@ -28,6 +29,7 @@ use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::source::{self, SourceConfig};
 use crate::station::codec::check_library;
+use crate::station::mount::MountSettings;
 use crate::station::push::PushSettings;
 use crate::station::record::RecorderSettings;
 use crate::station::rtp::RtpOutputSettings;
@@ -72,6 +74,8 @@ pub struct StationSettings {
     pub rtp: Vec<RtpOutputSettings>,
     /// Recorders.
     pub records: Vec<RecorderSettings>,
+    /// Set for a mount, which passes the frames of its sources to web listeners.
+    pub mount: Option<MountSettings>,
 }
 
 impl StationSettings {
@@ -148,6 +152,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
         publish: config.publish.value,
         rtp: Vec::new(),
         records: Vec::new(),
+        mount: None,
     }
 }
 

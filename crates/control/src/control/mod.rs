@@ -249,8 +249,14 @@ impl Control {
 
     /// Registers a web listener by the head of its request. Its session goes to the audio side.
     pub fn register_listener(&self, head: &[u8], from: IpAddr) -> Arc<ListenerSession> {
-        let station_of = |path: &str| self.lock().stations.of_path(path);
+        let station_of = |path: &str, is_mount| self.lock().stations.of_path(path, is_mount);
         self.listeners.register((head, from), self.clock.now(), &self.events, station_of)
+    }
+
+    /// Whether more listeners of this mount are registered than it may have.
+    pub fn is_mount_full(&self, mount: &Station) -> bool {
+        let most = mount.mount.as_ref().and_then(|settings| settings.max_listeners);
+        most.is_some_and(|most| self.listeners.table().registered(&mount.name) > most as usize)
     }
 
     /// The role for these credentials. A failure is counted.
@@ -443,6 +449,8 @@ pub fn registry_for(resolved: &ResolvedConfig, seed: u64) -> Registry {
     let stations = resolved
         .stations
         .iter()
+        // Mounts, which come last, have no clients.
+        .filter(|station| station.mount.is_none())
         .map(|station| StationInfo { name: station.name.clone(), buffer_ms: station.buffer_ms });
     let mut registry = Registry::new(stations.collect(), seed);
     registry.set_volume_limits(resolved.clients.initial_volume, resolved.clients.volume_cap);

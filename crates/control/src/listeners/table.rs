@@ -67,6 +67,12 @@ impl ListenerTable {
         (now, state.peaks.get(station).map_or(now, |peak| *peak.max(&now)))
     }
 
+    /// Listeners of this station, with those that have not begun.
+    pub(crate) fn registered(&self, station: &str) -> usize {
+        let is_of = |one: &&Listener| one.station.as_deref() == Some(station);
+        self.lock().active.iter().filter(is_of).count()
+    }
+
     /// Listeners so far, and those at present.
     pub(crate) fn totals(&self) -> (u64, usize) {
         let state = self.lock();

@@ -235,7 +235,9 @@ impl Reload<'_> {
         match self.outside.backend.add_station(station) {
             Ok(number) => {
                 let info = StationInfo { name: name.clone(), buffer_ms: station.buffer_ms };
-                self.subjects.clients.registry.add_station(number, info);
+                if station.mount.is_none() {
+                    self.subjects.clients.registry.add_station(number, info);
+                }
                 self.subjects.stations.set(number, StationSlot::new(station.clone(), None));
                 self.report.added.push(name.clone());
             }
@@ -246,15 +248,22 @@ impl Reload<'_> {
     fn replace_station(&mut self, number: usize, station: &StationSettings) {
         let name = &station.name;
         let Some(slot) = self.subjects.stations.get(number) else { return };
+        let slot_is_for_clients = slot.station.mount.is_none();
         let mut new = slot.successor(station);
         let info = StationInfo { name: name.clone(), buffer_ms: station.buffer_ms };
         let before = StationInfo { buffer_ms: slot.station.buffer_ms, ..info.clone() };
         // Settings go first: a client needs its buffer length before the codec header.
-        let effects = self.subjects.clients.registry.change_station(number, info);
+        let registry = &mut self.subjects.clients.registry;
+        let effects = match station.mount {
+            Some(_) => registry.remove_station(number),
+            None => registry.change_station(number, info),
+        };
         self.send_commands(effects);
         if let Err(error) = self.outside.backend.replace_station(number, &new.station) {
-            let effects = self.subjects.clients.registry.change_station(number, before);
-            self.send_commands(effects);
+            if slot_is_for_clients {
+                let effects = self.subjects.clients.registry.change_station(number, before);
+                self.send_commands(effects);
+            }
             return self.report.failed.push(format!("{name}: {error}"));
         }
         if let Some(old) = self.subjects.stations.remove(number) {

@@ -98,6 +98,7 @@ impl Stations {
         let mut effects = Effects { is_shown: true, ..Effects::default() };
         if shown.state != status.state
             && let Some(mut view) = self.view(number, outside.backend)
+            && view.station.mount.is_none()
         {
             view.status.state = status.state;
             let params = json!({ "id": view.station.name, "stream": view.stream_json() });
@@ -184,9 +185,16 @@ impl Stations {
         })
     }
 
-    /// The station of a path on the HTTP port, by its name or by its name with an ending.
-    pub(crate) fn of_path(&self, path: &str) -> Option<String> {
-        let named = |name: &str| self.find(name).map(|(_, slot)| slot.station.name.clone());
+    /// The station of a path on the HTTP port, by its name or by its name with an ending, or the
+    /// mount.
+    pub(crate) fn of_path(&self, path: &str, is_mount: bool) -> Option<String> {
+        let named = |name: &str| {
+            let (_, slot) = self.find(name)?;
+            (slot.station.mount.is_some() == is_mount).then(|| slot.station.name.clone())
+        };
+        if is_mount {
+            return named(path);
+        }
         named(path).or_else(|| named(path.rsplit_once('.')?.0))
     }
 

@@ -49,10 +49,15 @@ impl IcecastView {
     #[must_use]
     pub fn status(&self, base: &str, mount: Option<&str>) -> Value {
         let start = IcecastDate::new(self.started);
+        let hidden = self.hidden_mounts();
         let sources = self.sources(base, &start, mount);
+        let is_shown = |path: &String| match mount {
+            Some(mount) => mount == path,
+            None => !hidden.contains(path),
+        };
         let sources = sources
             .into_iter()
-            .filter(|(path, _)| mount.is_none_or(|mount| mount == path))
+            .filter(|(path, _)| is_shown(path))
             .map(|(_, source)| Value::Object(source));
         let stats = json!({
             "admin": "",
@@ -110,7 +115,7 @@ impl IcecastView {
     #[must_use]
     pub fn clients(&self, mount: &str) -> Option<String> {
         let mut stations = self.stations.iter();
-        let found = stations.find(|(view, ..)| mount == mount_of(&view.station.name));
+        let found = stations.find(|(view, ..)| mount == mount_of(&view.station));
         let (_, listeners, _) = found?;
         let mut xml = format!("{XML_HEAD}<icestats><source mount=\"{}\">", escape_markup(mount));
         push_element(&mut xml, "Listeners", &listeners.len().to_string());
@@ -133,6 +138,13 @@ impl IcecastView {
         Some(xml + "</source></icestats>\n")
     }
 
+    /// The mounts that public lists leave out.
+    fn hidden_mounts(&self) -> Vec<String> {
+        let stations = self.stations.iter().map(|(view, ..)| &view.station);
+        let hidden = stations.filter(|one| one.mount.as_ref().is_some_and(|mount| mount.hidden));
+        hidden.map(|station| mount_of(station)).collect()
+    }
+
     /// Each station's mount and fields; a `mount` in another container has the fields of its codec.
     fn sources(
         &self,
@@ -141,12 +153,13 @@ impl IcecastView {
         mount: Option<&str>,
     ) -> Vec<(String, Map<String, Value>)> {
         let is_own =
-            self.stations.iter().any(|(view, ..)| Some(&*mount_of(&view.station.name)) == mount);
+            self.stations.iter().any(|(view, ..)| Some(&*mount_of(&view.station)) == mount);
         let sources = self.stations.iter().map(|(view, listeners, peak)| {
             let station = &view.station;
-            let path = mount_of(&station.name);
-            let other =
-                mount.filter(|_| !is_own).and_then(|mount| codec_of_mount(mount, &path, station));
+            let path = mount_of(station);
+            let other = mount
+                .filter(|_| !is_own && station.mount.is_none())
+                .and_then(|mount| codec_of_mount(mount, &path, station));
             let (path, codec) = match (other, mount) {
                 (Some(codec), Some(mount)) => (mount.to_owned(), codec),
                 _ => (path, station.codec),
@@ -157,7 +170,7 @@ impl IcecastView {
             if let Some(artist) = artist {
                 set("artist", json!(artist));
             }
-            if let Some(bitrate) = codec.bitrate(station.spec) {
+            if let Some(bitrate) = codec.bitrate(station.spec).filter(|_| station.mount.is_none()) {
                 let kbps = bitrate / 1_000;
                 set("bitrate", json!(kbps));
             }
@@ -168,7 +181,11 @@ impl IcecastView {
             set("samplerate", json!(station.spec.rate.hz()));
             set("server_description", json!(""));
             set("server_name", json!(station.name));
-            set("server_type", json!(codec.codec().info().media_type));
+            let media_type = match &station.mount {
+                Some(mount) => mount.format.codec.media_type(),
+                None => codec.codec().info().media_type,
+            };
+            set("server_type", json!(media_type));
             set("stream_start", json!(start.rfc_822));
             set("stream_start_iso8601", json!(start.iso_8601));
             set("title", json!(title.unwrap_or_default()));
@@ -179,9 +196,10 @@ impl IcecastView {
     }
 }
 
-/// The path at which a station can be heard.
-fn mount_of(station: &str) -> String {
-    format!("/listen/{}", percent_encode_url(station))
+/// The path at which a station or a mount can be heard.
+fn mount_of(station: &Station) -> String {
+    let name = percent_encode_url(&station.name);
+    if station.mount.is_some() { format!("/{name}") } else { format!("/listen/{name}") }
 }
 
 /// The codec of a mount that is the path of a station with the extension of a container.

@@ -21,6 +21,7 @@ use crate::backend::StationReport;
 use crate::clients::Clients;
 use crate::cluster::node_document::NodeView;
 use crate::control::state::{Control, Subjects};
+use crate::stations::view::StationView;
 use crate::stations::{Stations, level_json};
 use icecast::IcecastView;
 use meter_feed::MeterSnapshot;
@@ -35,7 +36,14 @@ impl Views<'_> {
     /// The whole of `Server.GetStatus`.
     pub(crate) fn server(self, clients: &Clients, stations: &Stations) -> ServerView {
         let groups = clients.registry.table.views();
-        ServerView::new(&self.0.host, groups, stations.views(&*self.0.backend))
+        ServerView::new(&self.0.host, groups, self.client_stations(stations))
+    }
+
+    /// The stations that Snapcast clients can play: all but mounts.
+    fn client_stations(self, stations: &Stations) -> Vec<StationView> {
+        let mut views = stations.views(&*self.0.backend);
+        views.retain(|view| view.station.mount.is_none());
+        views
     }
 
     /// The whole of `Aulos.GetStatus`.
@@ -65,7 +73,7 @@ impl Views<'_> {
             host: self.0.host.name.clone(),
             uptime_s: self.uptime().as_secs(),
             groups: subjects.clients.registry.table.views(),
-            stations: subjects.stations.views(&*self.0.backend),
+            stations: self.client_stations(&subjects.stations),
         }
     }
 

@@ -45,7 +45,7 @@ pub use greeting::Greeting;
 pub use listener_session::ListenerSession;
 pub use media_stream::MediaStream;
 pub use push::{PushMonitor, PushReporter, push_channel};
-pub use stations::StationDescriptor;
+pub use stations::{MountStreamInfo, StationDescriptor};
 pub use stats::ReactorStats;
 pub use tls::{LazyTlsConfig, ListenPolicy, MediaSocket, TLS_FIRST_BYTE};
 pub use web::{ListenerOptions, response_head};

@@ -27,6 +27,22 @@ pub struct StationDescriptor {
     pub chunk: Span,
     /// Renewed while a session plays it.
     pub demand: Demand,
+    /// Set for a mount, whose chunks are parts of a stream as listeners get it.
+    pub mount: Option<MountStreamInfo>,
+}
+
+/// How listeners get a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "what a response needs")]
+pub struct MountStreamInfo {
+    /// The media type.
+    pub media_type: &'static str,
+    /// Whether it has titles of its own, and gets no others.
+    pub has_titles: bool,
+    /// Bytes that a listener gets at once.
+    pub burst: u32,
+    /// After which a listener is disconnected.
+    pub max_duration: Option<Span>,
 }
 
 impl StationDescriptor {

@@ -30,6 +30,8 @@ pub(super) struct WebListener {
     outbox: Outbox,
     cursor: ChunkCursor,
     ogg: Option<ogg::OpusStream>,
+    /// The header of the chunk of a mount that was sent last.
+    header: Option<Arc<[u8]>>,
     flac: Option<FrameRenumberer>,
     /// Inserts titles into the stream, if the listener requested them.
     icy_titles: Option<IcyWriter>,
@@ -44,6 +46,8 @@ pub(super) struct WebListener {
     pub(super) queued: bool,
     _permit: AddressPermit,
     last_progress: Instant,
+    /// When it is disconnected.
+    ends_at: Option<Instant>,
     pub(super) chunks: u64,
 }
 
@@ -72,15 +76,23 @@ pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
     if let Some(bitrate) = channel.bitrate {
         head += &format!("icy-br: {}\r\n", bitrate / 1_000);
     }
-    if titles {
+    if titles && sends_titles(channel) {
         head += &format!("icy-metaint: {}\r\n", icy::INTERVAL);
     }
     head + "\r\n"
 }
 
+/// Whether titles can be inserted into the stream.
+fn sends_titles(channel: &StationDescriptor) -> bool {
+    channel.mount.is_none_or(|mount| !mount.has_titles)
+}
+
 /// The media type of a station's stream; `None` where no browser could play it.
 #[must_use]
 fn content_type(channel: &StationDescriptor) -> Option<&'static str> {
+    if let Some(mount) = channel.mount {
+        return Some(mount.media_type);
+    }
     let (info, spec) = (channel.codec.info(), channel.spec);
     // On Snapcast's wire, 24-bit samples occupy 4 bytes, which no WAVE header describes.
     let padded = info.container == StreamContainer::Wave && spec.format == SampleFormat::S24In32Le;
@@ -101,19 +113,23 @@ impl WebListener {
         if options.push.is_none() {
             outbox.queue(response_head(channel, options.titles).as_bytes());
         }
-        let (mut ogg, mut icy_titles) = (None, options.titles.then(IcyWriter::new));
+        let titles = options.titles && sends_titles(channel);
+        let (mut ogg, mut icy_titles) = (None, titles.then(IcyWriter::new));
         let mut begin = Vec::new();
         match channel.codec.info().container {
+            // A chunk has its header.
+            _ if channel.mount.is_some() => {}
             StreamContainer::Native => begin.extend_from_slice(&channel.stream_header),
             StreamContainer::Wave => begin = wave_header(channel.spec),
             StreamContainer::Ogg => ogg = start_ogg(channel, &tap.title, &mut begin),
         }
         queue_with_titles(&begin, &mut icy_titles, &tap.title, &mut outbox);
-        let cursor = match &options.push {
+        let cursor = match (&options.push, channel.mount) {
+            (None, Some(mount)) => tap.log.cursor_before_end(mount.burst as usize),
             // Browsers start only after a burst, so the most recent audio is sent first.
-            None => tap.log.cursor_from(now - START_BURST),
+            (None, None) => tap.log.cursor_from(now - START_BURST),
             // The server that is pushed to provides the burst to its own listeners.
-            Some(_) => tap.log.cursor_at_end(),
+            (Some(_), _) => tap.log.cursor_at_end(),
         };
         if let Some(session) = &options.session {
             session.begin();
@@ -125,6 +141,7 @@ impl WebListener {
             outbox,
             cursor,
             ogg,
+            header: None,
             flac: (channel.codec == Codec::Flac).then(FrameRenumberer::default),
             icy_titles,
             link: (OGG_SERIAL, Arc::clone(&tap.title)),
@@ -137,6 +154,7 @@ impl WebListener {
             queued: false,
             _permit: permit,
             last_progress: now,
+            ends_at: channel.mount.and_then(|mount| Some(now + mount.max_duration?)),
             chunks: 0,
         }
     }
@@ -164,7 +182,8 @@ impl WebListener {
             }
             self.cursor = present;
         }
-        let is_shared = self.ogg.is_none() && self.flac.is_none() && self.icy_titles.is_none();
+        let is_plain = self.ogg.is_none() && self.flac.is_none() && self.icy_titles.is_none();
+        let is_shared = is_plain && tap.descriptor.mount.is_none_or(|mount| !mount.has_titles);
         let (flow, sent) = if is_shared {
             let Self { outbox, connection, cursor, .. } = self;
             outbox.send_chunks(connection, &tap.log, cursor, limit).map_err(gone)?
@@ -197,7 +216,8 @@ impl WebListener {
     }
 
     pub(super) fn maintain(&self, now: Instant) -> Result<(), SessionEndCause> {
-        if self.options.session.as_ref().is_some_and(|session| session.is_cut()) {
+        let is_cut = self.options.session.as_ref().is_some_and(|session| session.is_cut());
+        if is_cut || self.ends_at.is_some_and(|at| now >= at) {
             return Err(SessionEndCause::Kicked);
         }
         let patience = match &self.options.push {
@@ -256,6 +276,12 @@ impl WebListener {
                 }
                 (None, Some(flac)) => {
                     flac.write(chunk.payload(), &mut pages);
+                    &pages[..]
+                }
+                (None, None) if stamped.codec_header != self.header => {
+                    self.header.clone_from(&stamped.codec_header);
+                    pages.extend_from_slice(self.header.as_deref().unwrap_or_default());
+                    pages.extend_from_slice(chunk.payload());
                     &pages[..]
                 }
                 (None, None) => chunk.payload(),

@@ -47,6 +47,7 @@ impl EncodingHandles {
             chunk,
             // A cluster's readers are elsewhere.
             demand: if config.publish { Demand::always() } else { Demand::none() },
+            mount: None,
         };
         let (outputs, taps) = (0..reactors).map(|_| ring(RING_CHUNKS)).unzip();
         let pool = pool(&channel, quantum);
@@ -121,7 +122,7 @@ fn max_payload(channel: &StationDescriptor, quantum: Frames) -> usize {
 
 /// Chunks between a station and a reactor: more than a second at 20 ms. A reactor polls five times
 /// a second.
-const RING_CHUNKS: usize = 64;
+pub(super) const RING_CHUNKS: usize = 64;
 
 /// Chunks being encoded, with a margin.
 const CHUNKS_IN_FLIGHT: usize = 8;

@@ -5,6 +5,8 @@
 //! made for it. All listeners of the same format share the rendition, which ends after the last
 //! one. `NAME.m3u` and `NAME.pls` are playlists with one entry, MP3 where the station can have it:
 //! radios, which ask for playlists, play little else. `NAME.flac.m3u` has another one.
+//!
+//! A mount is at `/NAME`, and in no other format.
 
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ use crate::http::header;
 struct ListenRequest {
     /// The last part of the path, with its ending; a station may be called `a.b`.
     name: String,
+    /// The path is that of a mount.
+    is_mount: bool,
     /// A `HEAD` request.
     head_only: bool,
     /// The request has `Icy-MetaData: 1`.
@@ -55,7 +59,7 @@ pub(super) fn accept(
     inner: &mut AudioState,
 ) {
     let found = ListenRequest::parse(read).and_then(|wanted| {
-        let (name, form) = find_station(&wanted.name, &inner.stations)?;
+        let (name, form) = find_station(&wanted, &inner.stations)?;
         Some((wanted, name, form))
     });
     let Some((wanted, station, form)) = found else {
@@ -109,13 +113,16 @@ impl ListenRequest {
         let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next()?;
         let line = std::str::from_utf8(line).ok()?;
         let (method, rest) = line.split_once(' ')?;
-        let target = rest.strip_prefix("/listen/")?.split([' ', '?']).next()?;
+        let path = rest.split([' ', '?']).next()?;
+        let listen = path.strip_prefix("/listen/");
+        let target = listen.or_else(|| path.strip_prefix('/'))?;
         // `Uri` percent-decodes the path of a complete URI only.
         let decoded = format!("http://station/{target}").parse::<Uri>().ok()?.path;
         let host = header(request, "host").unwrap_or_default();
         let plain = host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
         Some(Self {
             name: decoded.strip_prefix('/')?.to_owned(),
+            is_mount: listen.is_none(),
             head_only: method == "HEAD",
             wants_titles: header(request, "icy-metadata").as_deref() == Some("1"),
             host: if plain { host } else { String::new() },
@@ -124,12 +131,20 @@ impl ListenRequest {
 }
 
 /// Finds the station of this name, or else of this name without its ending.
-fn find_station(name: &str, stations: &[Option<RunningStation>]) -> Option<(usize, ListenFormat)> {
+fn find_station(
+    wanted: &ListenRequest,
+    stations: &[Option<RunningStation>],
+) -> Option<(usize, ListenFormat)> {
     let named = |name: &str| {
-        let is = |running: &RunningStation| running.config.name == name;
+        let is = |running: &RunningStation| {
+            running.config.name == name && running.config.mount.is_some() == wanted.is_mount
+        };
         stations.iter().position(|running| running.as_ref().is_some_and(is))
     };
-    split_endings(name, named)
+    if wanted.is_mount {
+        return Some((named(&wanted.name)?, ListenFormat::Native));
+    }
+    split_endings(&wanted.name, named)
 }
 
 /// The station that `named` knows, by the name as it is or without one ending or two.
@@ -219,7 +234,9 @@ mod tests {
         assert_eq!(name("GET /listen/a.flac HTTP/1.1\r\nHost: x").as_deref(), Some("a.flac"));
         assert_eq!(name("GET /listen/two%20words HTTP/1.1\r\n").as_deref(), Some("two words"));
         assert_eq!(name("GET /listen/default?t=1 HTTP/1.1\r\n").as_deref(), Some("default"));
-        assert_eq!(name("GET /other/default HTTP/1.1\r\n"), None);
+        let mount = wanted("GET /live.mp3?t=1 HTTP/1.1\r\n").unwrap();
+        assert!(mount.is_mount && mount.name == "live.mp3");
+        assert!(!wanted("GET /listen/a HTTP/1.1\r\n").unwrap().is_mount);
         assert_eq!(name("\u{fffd}"), None);
         let all = wanted("HEAD /listen/a HTTP/1.0\r\nHost: box:1780\r\nIcy-MetaData:1\r\n\r\n");
         let all = all.unwrap();

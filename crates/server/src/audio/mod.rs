@@ -6,6 +6,8 @@
 mod announcements;
 mod encoding;
 mod listen;
+mod mount_monitor;
+mod mounts;
 mod overlays;
 mod pushes;
 mod recordings;
@@ -396,6 +398,7 @@ impl AudioBackend for Audio {
             rtp::open_outputs(inner);
             recordings::retry(inner);
             sources::log_obstacles(inner);
+            mounts::log_obstacles(&mut inner.stations);
             flush_due(inner);
         });
     }
@@ -407,6 +410,7 @@ impl AudioBackend for Audio {
                 inner.stations.iter_mut().flatten().map(|station| *station.handle.status());
             let mut all = view::counters(&reactors, &mut stations);
             all.extend(renditions::counters(&inner.renditions, &inner.lost_chunks));
+            all.extend(mounts::counters(&mut inner.stations));
             all.extend(codec_panics::counters());
             all.extend(inner.radio_client.counters());
             all.extend(inner.pusher.counters());

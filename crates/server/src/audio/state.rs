@@ -14,6 +14,7 @@ use aulos_io::reactor::{ReactorPool, StationDescriptor};
 use aulos_io::{CodecPool, WorkerTaskId, Workers};
 
 use super::announcements::StationAnnouncements;
+use super::mount_monitor::MountMonitor;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
 use super::running_rendition::{PendingMove, RunningOverlay, RunningRendition};
@@ -90,6 +91,8 @@ pub(super) struct RunningStation {
     pub(super) flush_at: Option<Instant>,
     /// The current title, in one line.
     pub(super) title: Arc<str>,
+    /// For a mount.
+    pub(super) mount: Option<MountMonitor>,
     /// A number that is never used for two stations.
     pub(super) run: u64,
     pub(super) worker_slot: WorkerTaskId,

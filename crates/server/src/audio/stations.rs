@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_config::{ProcessingSettings, StationSettings};
+use aulos_core::{Frames, Span};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station;
 use aulos_engine::station::StationHandle;
@@ -12,9 +13,9 @@ use aulos_io::SystemClock;
 use super::announcements::StationAnnouncements;
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::state::{AudioState, RunningStation};
-use super::{pushes, recordings, rtp};
+use super::{mounts, pushes, recordings, rtp};
 use crate::audio::sources;
-use crate::audio::sources::nats;
+use crate::audio::sources::{OpenedInputs, nats};
 
 /// Starts a station and returns its number: a free one or a new one.
 pub(super) fn start(config: &StationSettings, inner: &mut AudioState) -> io::Result<usize> {
@@ -60,15 +61,16 @@ fn run(
 ) -> io::Result<(usize, RunningStation)> {
     // A published station has one more reader of its chunks.
     let readers = inner.context.reactors() + usize::from(config.publish);
-    let parts = EncodingHandles::new(config, &config.name, readers)?;
+    let parts = match &config.mount {
+        Some(mount) => mounts::encoding(config, mount, readers),
+        None => EncodingHandles::new(config, &config.name, readers)?,
+    };
     let last_resort = config.last_resort.as_ref();
     let last_resort =
         last_resort.map(|sound| sources::last_resort(sound, config, parts.quantum)).transpose()?;
-    let EncodingHandles { encoder, quantum, pool, outputs, channel, mut taps } = parts;
-    let about = (quantum, &channel);
-    let opened = config.sources.iter().map(|source| sources::open(source, config, about, inner));
-    let opened: io::Result<Vec<_>> = opened.collect();
-    let (inputs, watches) = opened?.into_iter().unzip();
+    let EncodingHandles { encoder, quantum, pool, mut outputs, channel, mut taps } = parts;
+    let OpenedInputs { inputs, monitors, frames } =
+        sources::open_all(config, (quantum, &channel), inner)?;
     let published = config.publish.then(|| taps.pop()).flatten();
     let publication = published.map(|chunks| nats::publish(config, &channel, chunks, inner));
     let publication = publication.transpose()?;
@@ -76,10 +78,16 @@ fn run(
     let number = register_stream(number, &channel, taps, inner);
     let StationSettings { switch, crossfade, .. } = *config;
     let station_config = station::StationConfig { quantum, switch, crossfade };
+    let mount_outputs = config.mount.map(|mount| (mount, std::mem::take(&mut outputs)));
     let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());
-    let (mut station, mut handle) = station::Station::new(station_config, now, inputs, main);
+    let (mut station, mut handle) =
+        station::Station::new(station_config(config, quantum), now, inputs, main);
     apply_sound(&mut handle, &config.sound).map_err(io::Error::other)?;
+    let mount = mount_outputs.map(|(mount, outputs)| {
+        let parts = mounts::parts(config, &mount, (&channel, quantum), (outputs, frames), inner);
+        mounts::start(parts, &mut handle, inner)
+    });
     if let Some(sound) = last_resort {
         station.set_last_resort(sound);
     }
@@ -93,17 +101,30 @@ fn run(
         handle,
         channel,
         publication,
-        sources: watches,
+        sources: monitors,
         announcements: StationAnnouncements::default(),
         pushes,
         rtp,
         recordings: Vec::new(),
         flush_at: None,
         title: Arc::from(""),
+        mount: mount.transpose()?,
         run,
         worker_slot: place,
     };
     Ok((number, running))
+}
+
+fn station_config(config: &Station, quantum: Frames) -> station::StationConfig {
+    station::StationConfig {
+        quantum,
+        switch: SwitchConfig {
+            failback_delay: Span::from_secs(i64::from(config.switch.failback_delay_s)),
+            failback: config.switch.failback,
+            startup_wait: config.switch.immediate.then_some(DEFAULT_STARTUP_WAIT),
+        },
+        crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
+    }
 }
 
 /// Applies normalizer and equalizer settings to a station.

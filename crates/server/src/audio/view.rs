@@ -8,6 +8,7 @@ use aulos_engine::switch::{InputFault, InputHealth};
 use aulos_io::SystemClock;
 use aulos_io::reactor::ReactorStats;
 
+use super::mount_monitor::MountMonitor;
 use super::rtp::StationRtpOutput;
 use super::running_push::RunningPush;
 use super::sources::source_monitor::SourceMonitor;
@@ -32,8 +33,12 @@ pub(super) fn report(
     let radios = per_source(running, |monitor| monitor.radio());
     let live_inputs = per_source(running, |monitor| Some(monitor.live_input()?.status()));
     let rtp_inputs = per_source(running, |monitor| monitor.rtp());
+    let mount = running.mount.as_mut().map(MountMonitor::status);
     let passes = running.sources.iter_mut().enumerate().map(|(index, monitor)| {
         let is_active = machine.active == Some(index);
+        if let Some(mount) = mount {
+            return mount.pass_status(index, is_active);
+        }
         monitor.pass_status(is_active.then_some(machine.pass_through))
     });
     let passes = passes.collect();

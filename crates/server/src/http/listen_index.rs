@@ -13,6 +13,13 @@ pub(super) fn page(stations: &[Arc<StationSettings>]) -> String {
     let mut out = HEAD.to_owned();
     for station in stations {
         let StationSettings { name, codec, spec, .. } = &**station;
+        if let Some(mount) = &station.mount {
+            let (codec, name) = (mount.format.codec, escape_markup(name));
+            if !mount.hidden {
+                writeln!(out, "<li>{name}, {codec}: <a href=\"/{name}\">{codec}</a></li>").ok();
+            }
+            continue;
+        }
         // Writing to a string cannot fail.
         write!(out, "<li>{}, {codec} {spec}:", escape_markup(name)).ok();
         let target = escape_markup(&percent_encode_url(name));
@@ -39,7 +46,9 @@ mod tests {
     #[test]
     fn every_station_has_its_addresses_and_no_name_is_markup() {
         let text = "[[station]]\nname = \"a & <b>\"\nsources = [\"demo://\"]\n\
-             [[station]]\nname = \"hall\"\nspec = \"44100:16:2\"\nsources = [\"demo://\"]";
+             [[station]]\nname = \"hall\"\nspec = \"44100:16:2\"\nsources = [\"demo://\"]\n\
+             [[mount]]\nname = \"live.mp3\"\nstation = \"hall\"\n\
+             [[mount]]\nname = \"secret.mp3\"\nstation = \"hall\"\nhidden = true";
         let file = aulos_config::ConfigFile { name: "a.toml", text };
         let env = aulos_config::Environment::default();
         let stations = aulos_config::load(Some(file), &[], &env).unwrap().stations;
@@ -47,6 +56,7 @@ mod tests {
         assert!(page.contains("<li>a &amp; &lt;b&gt;, flac 48000:16:2:"), "{page}");
         assert!(page.contains("href=\"/listen/a%20%26%20%3Cb%3E.ogg\""), "{page}");
         assert!(page.contains("/listen/hall.flac\">flac</a> (the station's own)"), "{page}");
+        assert!(page.contains("<a href=\"/live.mp3\">mp3</a>") && !page.contains("secret"));
         assert!(page.contains("/listen/hall.m3u") && !page.contains("hall.ogg"), "{page}");
     }
 }

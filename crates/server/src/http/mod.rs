@@ -28,6 +28,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aulos_config::Station;
 use aulos_control::backend::ListenSink;
 use aulos_control::{Control, count};
 use aulos_io::descriptors::DescriptorUse;
@@ -73,7 +74,10 @@ pub const MAX_CONNECTIONS: usize = 1_024;
 /// Longest request head in hyper, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// How the request of a listener begins.
+/// The methods of listeners.
+const METHODS: [&str; 2] = ["GET", "HEAD"];
+
+/// How the request of a listener of a station begins.
 const LISTEN: [&[u8]; 2] = [b"GET /listen/", b"HEAD /listen/"];
 
 /// Serves HTTP until the future is dropped.
@@ -181,9 +185,10 @@ async fn read_first_request(
     control: &Control,
 ) -> io::Result<FirstRequest> {
     let mut read = Vec::with_capacity(1_024);
+    let mounts = mount_paths(control);
     let known = timeout(FIRST_REQUEST_TIMEOUT, async {
         loop {
-            match is_listener(&read) {
+            match is_listener(&read, &mounts) {
                 // A listener's complete head is needed: it has the `Host` and `Authorization`
                 // headers.
                 Some(true) if head_length(&read).is_none() => {}
@@ -225,22 +230,46 @@ const MISDIRECTED: &[u8] =
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
+const MOUNT_FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+      the mount has as many listeners as it may have\n";
+
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
+/// The mount that a request asks for.
+fn mount_of(read: &[u8], control: &Control) -> Option<Arc<Station>> {
+    let head = ReceivedHead::parse(read).ok()?;
+    let (_, target, _) = head.request_line()?;
+    let name = target.split('?').next()?.strip_prefix('/')?;
+    let mut stations = control.stations().into_iter();
+    stations.find(|station| station.mount.is_some() && station.name == name)
+}
+
+/// The paths of all mounts.
+fn mount_paths(control: &Control) -> Vec<String> {
+    let stations = control.stations();
+    let mounts = stations.iter().filter(|station| station.mount.is_some());
+    mounts.map(|mount| format!("/{}", mount.name)).collect()
+}
+
 /// Whether a request is a listener's; `None` while more bytes are needed.
-fn is_listener(read: &[u8]) -> Option<bool> {
-    let may_be = |begin: &&[u8]| {
+fn is_listener(read: &[u8], mounts: &[String]) -> Option<bool> {
+    let may_be = |begin: &[u8]| {
         let common = read.len().min(begin.len());
         read[..common] == begin[..common]
     };
-    if !LISTEN.iter().any(may_be) {
+    let of_mount = mounts.iter().flat_map(|path| METHODS.map(|method| format!("{method} {path}")));
+    let mut begins = LISTEN.iter().map(|begin| begin.to_vec()).chain(of_mount.map(Vec::from));
+    if !begins.any(|begin| may_be(&begin)) {
         return Some(false);
     }
     let line = read.iter().position(|byte| *byte == b'\n').map(|end| &read[..end])?;
     // The list of stations is a page.
-    let target = line.split(|byte| *byte == b' ').nth(1);
-    Some(target != Some(b"/listen/"))
+    let target = line.split(|byte| *byte == b' ').nth(1)?;
+    let path = target.split(|byte| *byte == b'?' || *byte == b'\r').next().unwrap_or_default();
+    let is_mount = mounts.iter().any(|mount| mount.as_bytes() == path);
+    Some(is_mount || (path.starts_with(b"/listen/") && path != b"/listen/"))
 }
 
 /// Hands a listener to a reactor, if its host name is one of ours (see `host`) and it may listen.
@@ -295,6 +324,11 @@ async fn hand_over_listener(
                 let (gate, session) = (Arc::clone(gate), Arc::downgrade(&session));
                 tokio::spawn(async move { gate.follow(permission, session).await });
             }
+            if is_for_sound(&read)
+                && mount_of(&read, control).is_some_and(|it| control.is_mount_full(&it))
+            {
+                return socket.respond_and_close(MOUNT_FULL);
+            }
             sink.accept_listener(identity.mark_forwarded(socket, permit), read, session);
         }
         Err(error) => tracing::debug!(%error, "cannot hand over a listener"),
@@ -307,15 +341,22 @@ mod tests {
 
     #[test]
     fn a_listener_is_known_by_its_whole_first_line() {
-        assert_eq!(is_listener(b""), None);
-        assert_eq!(is_listener(b"GET /li"), None);
-        assert_eq!(is_listener(b"GET /listen/a HTTP/1.1"), None);
-        assert_eq!(is_listener(b"GET /listen/a HTTP/1.1\r\n"), Some(true));
-        assert_eq!(is_listener(b"GET /listenx"), Some(false));
-        assert_eq!(is_listener(b"GET /listen/ HTTP/1.1\r\n"), Some(false));
-        assert_eq!(is_listener(b"GET /listen/"), None);
-        assert_eq!(is_listener(b"HEAD /listen/a HTTP/1.1\r\n"), Some(true));
-        assert_eq!(is_listener(b"POST /listen/a"), Some(false));
-        assert_eq!(is_listener(b"\x16\x03\x01"), Some(false));
+        let mounts = ["/live.mp3".to_owned()];
+        let known = |read: &[u8]| is_listener(read, &mounts);
+        assert_eq!(known(b"GET /live.mp"), None);
+        assert_eq!(known(b"GET /live.mp3?x=1 HTTP/1.1\r\n"), Some(true));
+        assert_eq!(known(b"HEAD /live.mp3 HTTP/1.0\r\n"), Some(true));
+        assert_eq!(known(b"GET /live.mp3x HTTP/1.1\r\n"), Some(false));
+        assert_eq!(known(b"GET /live.ogg HTTP/1.1\r\n"), Some(false));
+        assert_eq!(known(b""), None);
+        assert_eq!(known(b"GET /li"), None);
+        assert_eq!(known(b"GET /listen/a HTTP/1.1"), None);
+        assert_eq!(known(b"GET /listen/a HTTP/1.1\r\n"), Some(true));
+        assert_eq!(known(b"GET /listenx"), Some(false));
+        assert_eq!(known(b"GET /listen/ HTTP/1.1\r\n"), Some(false));
+        assert_eq!(known(b"GET /listen/"), None);
+        assert_eq!(known(b"HEAD /listen/a HTTP/1.1\r\n"), Some(true));
+        assert_eq!(known(b"POST /listen/a"), Some(false));
+        assert_eq!(known(b"\x16\x03\x01"), Some(false));
     }
 }

@@ -430,3 +430,33 @@ async fn run_while_open(request: Request, next: Next) -> Response {
     response
         .unwrap_or_else(|| (StatusCode::REQUEST_TIMEOUT, [(CONNECTION, "close")]).into_response())
 }
+
+#[cfg(test)]
+mod tests {
+    use aulos_config::OWN_PATHS;
+
+    /// The name of a mount must not hide a page.
+    #[test]
+    fn the_configuration_knows_every_path_of_the_router() {
+        let sources = [
+            include_str!("routes.rs"),
+            include_str!("monitoring.rs"),
+            include_str!("login.rs"),
+            include_str!("api/mod.rs"),
+        ];
+        let marks = [".route(\"/", "path: \"/", "LOGIN_PATH: &str = \"/"];
+        let mut found: Vec<_> = sources
+            .iter()
+            .flat_map(|source| marks.iter().flat_map(|mark| source.split(*mark).skip(1)))
+            .filter_map(|rest| rest.split(['"', '/']).next())
+            // The front page, and the marks above.
+            .filter(|path| !path.is_empty() && *path != ",")
+            .filter(|path| path.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        let mut known = OWN_PATHS.to_vec();
+        known.sort_unstable();
+        assert_eq!(found, known);
+    }
+}

@@ -240,6 +240,31 @@ pub(super) const CONNECTIONS: &[Metric] = &[
     )
     .labels(&[("result", &["sent", "skipped", "lost"])]),
     Metric::counter(
+        "aulos_mount_frames_total",
+        "Frames of mounts: passed from a source, encoded, or made silent at a change of source.",
+        Values::Counters(&[
+            ("mount_frames_passed", &["passed"]),
+            ("mount_frames_encoded", &["encoded"]),
+            ("mount_frames_silenced", &["silenced"]),
+        ]),
+    )
+    .labels(&[("result", &["passed", "encoded", "silenced"])]),
+    Metric::counter(
+        "aulos_mount_splices_total",
+        "How often the stream of a mount went on with another source, or after a gap in one.",
+        Values::Counters(&[("mount_splices", &[])]),
+    ),
+    Metric::counter(
+        "aulos_mount_sources_refused_total",
+        "Sources of mounts that could not be passed, because of their codec, rate or channels.",
+        Values::Counters(&[("mount_sources_refused", &[])]),
+    ),
+    Metric::counter(
+        "aulos_mount_chunks_lost_total",
+        "Chunks of mounts that found no buffer, or a reactor that does not read.",
+        Values::Counters(&[("mount_chunks_lost", &[])]),
+    ),
+    Metric::counter(
         "aulos_stream_bytes_total",
         "Bytes sent to clients and listeners.",
         Values::Counters(&[("bytes_sent", &[])]),

@@ -10,7 +10,7 @@ use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::StreamParts;
 use aulos_io::SystemClock;
-use aulos_io::feed::{DjFeeder, DjMountPermit};
+use aulos_io::feed::{DjFeeder, DjMountPermit, FrameWriter};
 use aulos_proto::titles::TrackMetadata;
 
 use super::live_input::{LiveInput, PortStatus};
@@ -20,6 +20,7 @@ use crate::audio::state::AudioState;
 /// Makes the source of a mount.
 pub(crate) fn open(
     mount: &Mount,
+    frames: Option<FrameWriter>,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> OpenedSource {
@@ -30,7 +31,7 @@ pub(crate) fn open(
         Some(standby) => Box::new(feeder.with_standby(standby)),
         None => Box::new(feeder),
     });
-    inner.codecs.add(Box::new(source));
+    inner.codecs.add(Box::new(source.with_frames(frames)));
     // When a station is replaced, the port is already open.
     let mut ports = inner.dj_ports.iter();
     let opened =

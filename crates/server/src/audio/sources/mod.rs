@@ -24,6 +24,7 @@ use aulos_engine::input::{Input, InputConfig};
 use aulos_engine::source::{BLOCK_SAMPLES, Source};
 use aulos_engine::standby::{StandbyHandle, standby_channel};
 use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, UniformDecoder};
+use aulos_io::feed::{FrameReader, FrameWriter, frame_channel};
 use aulos_io::reactor::StationDescriptor;
 
 use crate::audio::rtp;
@@ -31,13 +32,38 @@ use crate::audio::sources::snapcast::PassThroughHandles;
 use crate::audio::sources::source_monitor::{NoMonitor, OpenedSource, SourceMonitor};
 use crate::audio::state::AudioState;
 
-/// Opens a source. If it cannot be opened now, it is retried, and its state holds the error.
-pub(super) fn open(
+/// The sources of a station, opened, in order of priority.
+pub(super) struct OpenedInputs {
+    pub(super) inputs: Vec<Input>,
+    pub(super) monitors: Vec<Box<dyn SourceMonitor>>,
+    /// The encoded frames of each, for a mount.
+    pub(super) frames: Vec<Option<FrameReader>>,
+}
+
+/// Opens the sources of a station. One that cannot be opened now is retried, and its state holds
+/// the error.
+pub(super) fn open_all(
+    station: &Station,
+    about: (Frames, &StationDescriptor),
+    inner: &mut AudioState,
+) -> io::Result<OpenedInputs> {
+    let (inputs, monitors, frames) = Default::default();
+    let mut opened = OpenedInputs { inputs, monitors, frames };
+    for source in &station.sources {
+        let (input, monitor, frames) = open(source, station, about, inner)?;
+        opened.inputs.push(input);
+        opened.monitors.push(monitor);
+        opened.frames.push(frames);
+    }
+    Ok(opened)
+}
+
+fn open(
     source: &aulos_config::StationSource,
     station: &StationSettings,
     (quantum, channel): (Frames, &StationDescriptor),
     inner: &mut AudioState,
-) -> io::Result<(Input, Box<dyn SourceMonitor>)> {
+) -> io::Result<(Input, Box<dyn SourceMonitor>, Option<FrameReader>)> {
     let mut config = source.input;
     let (control, handle) = standby_channel(config.standby);
     let mut standby = Some(handle);
@@ -49,9 +75,9 @@ pub(super) fn open(
         }
         false => (None, None),
     };
-    let buffer = config.buffer;
-    let mut about =
-        SourceContext { station: &station.name, spec: station.spec, quantum, buffer, pass };
+    let (frames, reader) = station.mount.map(|_| frame_channel()).unzip();
+    let (name, spec, buffer) = (&station.name, station.spec, config.buffer);
+    let mut about = SourceContext { station: name, spec, quantum, buffer, pass, frames };
     let (opened, watch) = open_config(&source.config, &mut about, &mut standby, inner);
     let input = Input::new(opened, station.spec.rate, station.spec.layout, config);
     let input = match queue {
@@ -63,7 +89,10 @@ pub(super) fn open(
         None => input,
     };
     // Generated sources and other stations leave the standby handle unused: they are always ready.
-    Ok((if standby.is_none() { input.with_standby(control) } else { input }, watch))
+    let input = if standby.is_none() { input.with_standby(control) } else { input };
+    // A source that has samples alone leaves the writer.
+    let frames = reader.filter(|_| about.frames.is_none());
+    Ok((input, watch, frames))
 }
 
 /// Logs what keeps chunks from being passed, when it changes.
@@ -124,6 +153,8 @@ struct SourceContext<'a> {
     buffer: Span,
     /// For a source whose chunks are passed.
     pass: Option<PassThroughHandles>,
+    /// For a source of a mount, whose frames are passed.
+    frames: Option<FrameWriter>,
 }
 
 fn open_config(
@@ -140,12 +171,16 @@ fn open_config(
             (generator.source(*spec, about.quantum), Box::new(NoMonitor))
         }
         SourceConfig::File(config) => file::open(config, standby.take(), inner),
-        SourceConfig::Http(config) => radio::open(config, standby.take(), inner),
+        SourceConfig::Http(config) => {
+            radio::open(config, about.frames.take(), standby.take(), inner)
+        }
         SourceConfig::Snapcast(other) => {
             snapcast::open(other, (about.station, about.pass.take()), standby.take(), inner)
         }
         SourceConfig::Nats(other) => nats::open(other, about.pass.take(), standby.take(), inner),
-        SourceConfig::Icecast(mount) => djs::open(mount, standby.take(), inner),
+        SourceConfig::Icecast(mount) => {
+            djs::open(mount, about.frames.take(), standby.take(), inner)
+        }
         SourceConfig::Station(played) => links::open(played, inner),
         raw => feed::open(raw, raw.spec().unwrap_or(about.spec), standby.take(), inner),
     }

@@ -6,6 +6,8 @@ use aulos_core::Instant;
 use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::standby::StandbyHandle;
 
+use aulos_io::feed::FrameWriter;
+
 use super::source_monitor::{OpenedSource, SourceMonitor};
 use crate::audio::state::AudioState;
 use crate::radio::{RadioHandles, RadioStatusHandle};
@@ -13,6 +15,7 @@ use crate::radio::{RadioHandles, RadioStatusHandle};
 /// Opens a stream.
 pub(crate) fn open(
     config: &HttpSource,
+    frames: Option<FrameWriter>,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> OpenedSource {
@@ -20,7 +23,7 @@ pub(crate) fn open(
     let radio = inner.radio_client.open(config.url.clone(), config.charset, standby, seed);
     let RadioHandles { feed, source, items, status, task } = radio;
     inner.context.add_feeder(Box::new(feed));
-    inner.codecs.add(Box::new(source));
+    inner.codecs.add(Box::new(source.with_frames(frames)));
     inner.background_tasks.push(task);
     (Box::new(RingSource::new(items, Pacing::Streamed)), Box::new(status))
 }
