@@ -168,6 +168,13 @@ impl WebListener {
     ) -> Result<bool, SessionEndCause> {
         let pushed = self.is_pushed();
         let gone = |error: io::Error| write_error_cause(&error, pushed);
+        let has_all = !self.blocked && self.outbox.queued() == 0;
+        if has_all
+            && tap.descriptor.mount.is_some()
+            && now.since(self.last_progress) < MOUNT_SEND_INTERVAL
+        {
+            return Ok(true);
+        }
         self.blocked = true;
         if self.outbox.finish(&mut self.connection).map_err(gone)? == WriteStatus::Blocked {
             return Ok(false);
@@ -389,6 +396,10 @@ const COPIED_AT_ONCE: usize = 64 * 1_024;
 const OGG_SERIAL: u32 = 0x6175_6C6F;
 const START_BURST: Span = Span::from_millis(1_000);
 const LISTENER_STALL_TIMEOUT: Span = Span::from_secs(60);
+
+/// A listener of a mount has the burst in reserve, so it gets few large pieces: a send costs more
+/// than the bytes of some chunks.
+const MOUNT_SEND_INTERVAL: Span = Span::from_millis(500);
 
 /// A server that accepts nothing for this long has failed.
 const PUSH_STALL_TIMEOUT: Span = Span::from_secs(10);
