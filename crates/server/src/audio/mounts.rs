@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use aulos_config::{MountSettings, Station};
+use aulos_config::{MountSettings, StationSettings};
 use aulos_core::{Block, Chunk, Codec, Frames, HEADROOM, Instant, MediaTime, SampleSpec, Span};
 use aulos_engine::encode::{CodecConfig, Encoder, NoEncoder};
 use aulos_engine::fanout::{Demand, TimedChunk};
@@ -74,7 +74,7 @@ pub(super) fn counters(stations: &mut [Option<RunningStation>]) -> [(&'static st
 
 /// The station of a mount: no encoder, and the channel of its listeners.
 pub(super) fn encoding(
-    config: &Station,
+    config: &StationSettings,
     mount: &MountSettings,
     reactors: usize,
 ) -> EncodingHandles {
@@ -111,7 +111,7 @@ pub(super) fn encoding(
 
 /// The parts of a mount with these sources.
 pub(super) fn parts(
-    config: &Station,
+    config: &StationSettings,
     mount: &MountSettings,
     (channel, quantum): (&StationDescriptor, Frames),
     (outputs, sources): (Vec<Producer<TimedChunk>>, Vec<Option<FrameReader>>),

@@ -28,7 +28,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::Station;
+use aulos_config::StationSettings;
 use aulos_control::backend::ListenSink;
 use aulos_control::{Control, count};
 use aulos_io::descriptors::DescriptorUse;
@@ -238,7 +238,7 @@ const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 /// The mount that a request asks for.
-fn mount_of(read: &[u8], control: &Control) -> Option<Arc<Station>> {
+fn mount_of(read: &[u8], control: &Control) -> Option<Arc<StationSettings>> {
     let head = ReceivedHead::parse(read).ok()?;
     let (_, target, _) = head.request_line()?;
     let name = target.split('?').next()?.strip_prefix('/')?;
