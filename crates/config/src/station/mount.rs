@@ -3,7 +3,7 @@
 //! To everything else a mount is a station: its inputs, switch, status and hooks are those of one.
 //! So `[[mount]]` is read into the keys of a station, and what only a mount has stands beside them.
 
-use aulos_core::{SampleRate, SampleSpec, Span};
+use aulos_core::{Codec, SampleRate, SampleSpec, Span};
 use aulos_engine::encode::CodecConfig;
 use aulos_session::mount::{MountCodec, MountFormat};
 
@@ -46,7 +46,7 @@ pub(crate) fn as_station(config: &MountConfig) -> StationConfig {
         at: config.at,
         name: config.name.clone(),
         // A mount has no clients; what its listeners get is in `MountSettings`.
-        codec: ConfigValue::default_value(CodecConfig::Pcm),
+        codec: ConfigValue::default_value(Codec::Pcm.into()),
         spec: spec(config),
         sources,
         switch: config.switch.clone(),

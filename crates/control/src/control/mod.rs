@@ -254,7 +254,7 @@ impl Control {
     }
 
     /// Whether more listeners of this mount are registered than it may have.
-    pub fn is_mount_full(&self, mount: &Station) -> bool {
+    pub fn is_mount_full(&self, mount: &StationSettings) -> bool {
         let most = mount.mount.as_ref().and_then(|settings| settings.max_listeners);
         most.is_some_and(|most| self.listeners.table().registered(&mount.name) > most as usize)
     }

@@ -197,7 +197,7 @@ impl IcecastView {
 }
 
 /// The path at which a station or a mount can be heard.
-fn mount_of(station: &Station) -> String {
+fn mount_of(station: &StationSettings) -> String {
     let name = percent_encode_url(&station.name);
     if station.mount.is_some() { format!("/{name}") } else { format!("/listen/{name}") }
 }

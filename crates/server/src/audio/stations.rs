@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_config::{ProcessingSettings, StationSettings};
-use aulos_core::{Frames, Span};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station;
 use aulos_engine::station::StationHandle;
@@ -81,8 +80,7 @@ fn run(
     let mount_outputs = config.mount.map(|mount| (mount, std::mem::take(&mut outputs)));
     let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());
-    let (mut station, mut handle) =
-        station::Station::new(station_config(config, quantum), now, inputs, main);
+    let (mut station, mut handle) = station::Station::new(station_config, now, inputs, main);
     apply_sound(&mut handle, &config.sound).map_err(io::Error::other)?;
     let mount = mount_outputs.map(|(mount, outputs)| {
         let parts = mounts::parts(config, &mount, (&channel, quantum), (outputs, frames), inner);
@@ -113,18 +111,6 @@ fn run(
         worker_slot: place,
     };
     Ok((number, running))
-}
-
-fn station_config(config: &Station, quantum: Frames) -> station::StationConfig {
-    station::StationConfig {
-        quantum,
-        switch: SwitchConfig {
-            failback_delay: Span::from_secs(i64::from(config.switch.failback_delay_s)),
-            failback: config.switch.failback,
-            startup_wait: config.switch.immediate.then_some(DEFAULT_STARTUP_WAIT),
-        },
-        crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
-    }
 }
 
 /// Applies normalizer and equalizer settings to a station.

@@ -43,7 +43,7 @@ pub(super) struct OpenedInputs {
 /// Opens the sources of a station. One that cannot be opened now is retried, and its state holds
 /// the error.
 pub(super) fn open_all(
-    station: &Station,
+    station: &StationSettings,
     about: (Frames, &StationDescriptor),
     inner: &mut AudioState,
 ) -> io::Result<OpenedInputs> {
