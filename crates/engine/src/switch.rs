@@ -64,6 +64,21 @@ impl SwitchCause {
         Self::Error,
         Self::Manual,
     ];
+
+    /// Its name in messages, hooks and the control API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Better => "better",
+            Self::Ended => "ended",
+            Self::Late => "late",
+            Self::Silent => "silent",
+            Self::Dc => "dc",
+            Self::DeadChannel => "dead channel",
+            Self::Error => "error",
+            Self::Manual => "manual",
+        }
+    }
 }
 
 impl From<InputFault> for SwitchCause {

@@ -92,7 +92,7 @@ impl HookEvent {
         };
         match self {
             Self::Fallback { from, to, cause } => {
-                format!("{} failed ({}); playing {}", named(from), cause_name(*cause), named(to))
+                format!("{} failed ({}); playing {}", named(from), cause.name(), named(to))
             }
             Self::Recovered { to, after, complete, .. } => {
                 let part = if *complete { "" } else { ", but not the source that failed" };
@@ -116,12 +116,12 @@ impl HookEvent {
     pub(super) fn figures(&self) -> Value {
         match self {
             Self::Fallback { from, to, cause } => {
-                json!({ "from": from, "to": to, "cause": cause_name(*cause) })
+                json!({ "from": from, "to": to, "cause": cause.name() })
             }
             Self::Recovered { from, to, cause, after, complete } => json!({
                 "from": from,
                 "to": to,
-                "cause": cause_name(*cause),
+                "cause": cause.name(),
                 "after_s": tenths(after.as_secs_f64()),
                 "complete": complete,
             }),
@@ -142,22 +142,6 @@ impl HookEvent {
             Self::Recorder { figures, .. } => figures.clone(),
             Self::Test => json!({}),
         }
-    }
-}
-
-/// The name of a cause, in hook messages and in the control API.
-pub(crate) const fn cause_name(cause: SwitchCause) -> &'static str {
-    match cause {
-        SwitchCause::First => "first",
-        SwitchCause::Better => "better",
-        SwitchCause::Ended => "ended",
-        SwitchCause::Late => "late",
-        SwitchCause::Silent => "silent",
-        SwitchCause::Dc => "dc",
-        SwitchCause::DeadChannel => "dead channel",
-        SwitchCause::Error => "error",
-        SwitchCause::Manual => "manual",
-        _ => "other",
     }
 }
 

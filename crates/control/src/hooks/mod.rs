@@ -21,7 +21,7 @@ mod tests;
 mod watch;
 
 pub use event::HookEvent;
-pub(crate) use event::{HookMessage, cause_name};
+pub(crate) use event::HookMessage;
 pub use queue::{Delivery, DeliveryError};
 pub(crate) use watch::{Observation, StationWatch};
 

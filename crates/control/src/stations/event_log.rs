@@ -11,7 +11,7 @@ use aulos_config::StationSettings;
 
 use crate::backend::{DjEndReason, DjStatus, InputChange, SourceState, StationReport, SwitchCause};
 use crate::events::history::{EventKind, EventSeverity, NewEvent};
-use crate::hooks::{HookEvent, cause_name};
+use crate::hooks::HookEvent;
 
 /// An event of a source of a station.
 fn source_event(kind: EventKind, severity: EventSeverity, source: &str, text: String) -> NewEvent {
@@ -101,7 +101,7 @@ pub(crate) fn switch_event(station: &StationSettings, switched: InputChange) -> 
         cause => {
             let is_last = switched.to.is_none();
             let severity = if is_last { EventSeverity::Error } else { EventSeverity::Warning };
-            (severity, format!("{from} failed ({}); playing {to}", cause_name(cause)))
+            (severity, format!("{from} failed ({}); playing {to}", cause.name()))
         }
     };
     Some(source_event(EventKind::Switch, severity, to, text))

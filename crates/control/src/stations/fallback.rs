@@ -8,7 +8,6 @@ use crate::backend::{
     FailureCounts, InputFault, InputHealth, InputState, Latency, SourceState, Standby,
     StationOutput, StationReport, StationState, SwitchCause,
 };
-use crate::hooks::cause_name;
 
 /// The active source and the reason, as JSON.
 pub(crate) fn on_air(station: &StationSettings, report: &StationReport) -> Value {
@@ -18,7 +17,7 @@ pub(crate) fn on_air(station: &StationSettings, report: &StationReport) -> Value
     let until = preference.and_then(|preference| preference.until);
     let tenths = |millis: i64| (millis / 100) as f64 / 10.0;
     let millis = |frames| station.spec.rate.span(Frames(frames)).as_millis();
-    let switches = SwitchCause::ALL.map(cause_name).into_iter().zip(machine.switches_by);
+    let switches = SwitchCause::ALL.map(SwitchCause::name).into_iter().zip(machine.switches_by);
     json!({
         "output": match (report.state, machine.output) {
             (StationState::Stopped, _) => "",
@@ -26,7 +25,7 @@ pub(crate) fn on_air(station: &StationSettings, report: &StationReport) -> Value
             (_, StationOutput::Fade { .. }) => "fade",
             (_, StationOutput::LastResort) => "last resort",
         },
-        "cause": machine.cause.map(cause_name),
+        "cause": machine.cause.map(SwitchCause::name),
         "since_s": tenths((report.at - machine.since).as_millis()),
         "preferred": preferred.map(|source| &source.name),
         "preferred_for_s": until.map(|until| tenths((until - report.at).as_millis())),
@@ -59,7 +58,7 @@ pub(crate) fn health(
 /// The condition of a source, as JSON.
 pub(crate) fn condition(input: &InputState, state: &SourceState) -> Value {
     let (state, fault) = health(input, state);
-    let fault_name = |fault: InputFault| cause_name(fault.into());
+    let fault_name = |fault: InputFault| SwitchCause::from(fault).name();
     let FailureCounts { late, silent, dc, dead_channel, error, flaps, last } = input.failures;
     let counts = [
         (fault_name(InputFault::Late), late),

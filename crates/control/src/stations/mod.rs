@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 use crate::backend::{ConnectionHealth, InputChange, StationReport};
 use crate::effects::{Effects, Notice};
-use crate::hooks::{Observation, cause_name};
+use crate::hooks::Observation;
 use crate::methods::params::unknown_name;
 use crate::outside::Outside;
 use art::ArtCache;
@@ -132,7 +132,7 @@ impl Stations {
             "station": station.name,
             "from": name(switch.from),
             "to": name(switch.to),
-            "cause": cause_name(switch.cause),
+            "cause": switch.cause.name(),
         });
         Effects::message("Aulos.OnSwitch", params)
     }

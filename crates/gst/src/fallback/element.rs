@@ -505,7 +505,7 @@ impl FallbackImp {
         let structure = gst::Structure::builder("aulosfallback")
             .field("from", name(from))
             .field("to", name(to))
-            .field("cause", cause_name(*cause))
+            .field("cause", cause.name())
             .field("running-time", at)
             .build();
         let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
@@ -553,19 +553,6 @@ fn set_default_mask(caps: &mut gst::Caps) {
     if !structure.has_field("channel-mask") {
         let mask = gst_audio::AudioChannelPosition::fallback_mask(channels);
         structure.set("channel-mask", gst::Bitmask::new(mask));
-    }
-}
-
-const fn cause_name(cause: SwitchCause) -> &'static str {
-    match cause {
-        SwitchCause::First => "first",
-        SwitchCause::Better => "better",
-        SwitchCause::Ended => "ended",
-        SwitchCause::Late => "late",
-        SwitchCause::Silent => "silent",
-        SwitchCause::Dc => "dc",
-        SwitchCause::Manual => "manual",
-        _ => "error",
     }
 }
 
