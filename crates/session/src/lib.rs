@@ -10,6 +10,7 @@
 //!        HTTP --------- radio ---------- the body of a stream
 //!        Icecast --- live_source ------- the body of a stream
 //!        Icecast ------- push ---------- a rendition
+//!        (files) ----- playlist -------- the order in which a station plays them
 //! ```
 //!
 //! `aulos-proto` and `aulos-engine` know nothing of each other; what needs both is here. A machine
@@ -25,6 +26,7 @@ pub mod live_source;
 pub mod mount;
 pub mod nats;
 pub mod player;
+pub mod playlist;
 pub mod push;
 pub mod radio;
 pub mod relay;
