@@ -7,6 +7,7 @@
 //!
 //! ```text
 //!  file, stream --decode--> source ----ring of blocks----> station
+//!  playlist     --decode--> playlist --ring of blocks----> station
 //!       file    --decode--> scan (measure, tag), normalize --> file
 //!                           record <---ring of blocks---- station
 //! ```
@@ -16,6 +17,7 @@
 pub mod decode;
 pub mod history;
 pub mod normalize;
+pub mod playlist;
 pub mod record;
 pub mod scan;
 pub mod sounds;

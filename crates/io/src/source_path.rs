@@ -33,6 +33,18 @@ impl SourcePath {
         Self { roots: Some(roots.into()), ..self }
     }
 
+    /// Another path with the same confinement.
+    #[must_use]
+    pub fn with_path(&self, path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), roots: self.roots.clone() }
+    }
+
+    /// Whether every open is confined to certain directories.
+    #[must_use]
+    pub const fn is_confined(&self) -> bool {
+        self.roots.is_some()
+    }
+
     /// Opens the path for reading, whatever its file type, without waiting for the writer of a
     /// FIFO.
     ///

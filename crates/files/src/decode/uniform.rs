@@ -6,6 +6,7 @@ use std::path::Path;
 use aulos_core::{Block, Frames};
 use aulos_dsp::remix;
 use aulos_engine::source::BLOCK_SAMPLES;
+use aulos_io::SourcePath;
 
 use super::error::{FileDecodeError, OpenError};
 use super::file::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo, RateAndLayout};
@@ -17,6 +18,8 @@ use super::warning::FileWarning;
 #[derive(Debug)]
 pub struct UniformDecoder {
     decoder: FileDecoder,
+    /// The format of what is returned; that of the first frames without one.
+    format: Option<RateAndLayout>,
     converter: Option<(RateAndLayout, RateConverter)>,
     /// Converted samples; those before `taken` have been returned.
     pending: Vec<f32>,
@@ -31,13 +34,28 @@ impl UniformDecoder {
     /// # Errors
     /// As there.
     pub fn open(path: &Path, options: FileDecodeOptions) -> Result<Self, OpenError> {
-        let decoder = FileDecoder::open(path, options)?;
-        let (pending, remixed) = (Vec::new(), Vec::new());
-        Ok(Self { decoder, converter: None, pending, taken: 0, remixed, has_ended: false })
+        Ok(Self::new(FileDecoder::open(path, options)?, None))
     }
 
-    /// As [`FileDecoder::next`], always in the format of [`info`](Self::info). Media time is not
-    /// set.
+    /// The same for a path that may be confined, with all frames in this rate and layout.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn open_to(
+        path: &SourcePath,
+        options: FileDecodeOptions,
+        format: RateAndLayout,
+    ) -> Result<Self, OpenError> {
+        Ok(Self::new(FileDecoder::open_source(path, options)?, Some(format)))
+    }
+
+    fn new(decoder: FileDecoder, format: Option<RateAndLayout>) -> Self {
+        let (pending, remixed) = (Vec::new(), Vec::new());
+        Self { decoder, format, converter: None, pending, taken: 0, remixed, has_ended: false }
+    }
+
+    /// As [`FileDecoder::next`], always in one format: that of [`info`](Self::info), or the one
+    /// that was asked for. Media time is not set.
     ///
     /// # Errors
     /// As there; and [`FileDecodeError::Unsupported`] for a rate that cannot be converted.
@@ -58,14 +76,14 @@ impl UniformDecoder {
             if self.converter.as_ref().is_some_and(|(from, _)| *from != shape) {
                 self.end_conversion();
             }
-            if shape == self.first() && self.pending.is_empty() {
+            if shape == self.format() && self.pending.is_empty() {
                 return Ok(FileDecodeStatus::Block);
             }
             self.convert(into, shape)?;
         }
     }
 
-    /// The format of the first frames, in which all are returned.
+    /// The format of the first frames.
     #[must_use]
     pub const fn info(&self) -> &FileInfo {
         self.decoder.info()
@@ -95,8 +113,11 @@ impl UniformDecoder {
         self.decoder.warnings()
     }
 
-    const fn first(&self) -> RateAndLayout {
-        (self.decoder.info().rate, self.decoder.info().layout)
+    const fn format(&self) -> RateAndLayout {
+        match self.format {
+            Some(format) => format,
+            None => (self.decoder.info().rate, self.decoder.info().layout),
+        }
     }
 
     /// Moves converted frames into the block. False when there are none.
@@ -106,7 +127,7 @@ impl UniformDecoder {
             self.taken = 0;
             return false;
         }
-        let (rate, layout) = self.first();
+        let (rate, layout) = self.format();
         into.reset(rate, layout);
         let channels = layout.channels();
         let room = into.capacity().as_usize().min(BLOCK_SAMPLES / channels);
@@ -119,7 +140,7 @@ impl UniformDecoder {
     }
 
     fn convert(&mut self, block: &Block, shape: RateAndLayout) -> Result<(), FileDecodeError> {
-        let (rate, layout) = self.first();
+        let (rate, layout) = self.format();
         let channels = layout.channels();
         self.remixed.resize(block.frames().as_usize() * channels, 0.0);
         remix(block.samples(), shape.1.channels(), &mut self.remixed, channels);

@@ -21,6 +21,7 @@ pub use body::{BodyDecoder, BodyError, BodyFraming, decode_text};
 pub use head::{InvalidHead, MAX_FIELDS, ReceivedHead, head_length};
 pub use playlist::{
     MAX_PLAYLIST_BYTES, MAX_PLAYLIST_ENTRIES, PlaylistError, is_playlist_type, playlist_entries,
+    playlist_files,
 };
 pub use request_head::{HeadError, RequestHead};
 pub use url::{HttpUrl, UrlError};

@@ -42,22 +42,30 @@ pub fn is_playlist_type(content_type: &str) -> bool {
 /// # Errors
 /// [`PlaylistError`].
 pub fn playlist_entries(bytes: &[u8]) -> Result<Vec<String>, PlaylistError> {
-    let bytes = bytes.get(..MAX_PLAYLIST_BYTES).unwrap_or(bytes);
+    playlist_files(bytes.get(..MAX_PLAYLIST_BYTES).unwrap_or(bytes), MAX_PLAYLIST_ENTRIES)
+}
+
+/// Parses the entries of a playlist of files, in their order, at most `most`: paths, which may be
+/// relative, and addresses.
+///
+/// # Errors
+/// [`PlaylistError`].
+pub fn playlist_files(bytes: &[u8], most: usize) -> Result<Vec<String>, PlaylistError> {
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     let front = text.trim_start();
     let found: Vec<String> = if front.starts_with('<') {
-        locations(front).take(MAX_PLAYLIST_ENTRIES).collect()
+        locations(front).take(most).collect()
     } else if starts_with_ignoring_case(front, "[playlist]") {
         let lines = front.lines().filter_map(|line| line.split_once('='));
         let files = lines.filter(|(key, _)| starts_with_ignoring_case(key.trim(), "file"));
-        files.map(|(_, value)| value.trim().to_owned()).take(MAX_PLAYLIST_ENTRIES).collect()
+        files.map(|(_, value)| value.trim().to_owned()).take(most).collect()
     } else {
         if front.lines().any(|line| line.starts_with("#EXT-X-")) {
             return Err(PlaylistError::Hls);
         }
         let lines = front.lines().map(str::trim);
         let named = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        named.map(str::to_owned).take(MAX_PLAYLIST_ENTRIES).collect()
+        named.map(str::to_owned).take(most).collect()
     };
     let found: Vec<_> = found.into_iter().filter(|entry| !entry.is_empty()).collect();
     if found.is_empty() { Err(PlaylistError::Empty) } else { Ok(found) }

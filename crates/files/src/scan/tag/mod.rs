@@ -73,6 +73,35 @@ impl GainTags {
     }
 }
 
+/// The loudness of a file by its tags.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TaggedGain {
+    /// The loudness of the file.
+    pub loudness: Lufs,
+    /// Its true or sample peak.
+    pub peak: Option<Db>,
+}
+
+/// The loudness that the track gain of `file` stands for; `None` without a valid one.
+#[must_use]
+pub fn read_gain(file: &mut File) -> Option<TaggedGain> {
+    let container = TagContainer::read(file).ok()?;
+    let number = |name| container.get(name).as_deref().and_then(parse_leading_number);
+    if let Some(steps) = container.is_opus().then(|| number(R128_TRACK_TAG)).flatten() {
+        let loudness = Lufs::new(R128_REFERENCE - steps / 256.0);
+        return is_plausible(loudness).then_some(TaggedGain { loudness, peak: None });
+    }
+    let reference = number(REFERENCE_TAG).unwrap_or(REPLAYGAIN_REFERENCE);
+    let loudness = Lufs::new(reference - number(TRACK_TAGS[0])?);
+    let peak = number(TRACK_TAGS[1]).filter(|peak| *peak > 0.0).map(Db::from_amplitude);
+    is_plausible(loudness).then_some(TaggedGain { loudness, peak })
+}
+
+/// Whether sound can have this loudness.
+fn is_plausible(loudness: Lufs) -> bool {
+    (-70.0..=10.0).contains(&loudness.get())
+}
+
 /// Limits a gain so that the peak stays below the ceiling.
 #[must_use]
 pub fn limit_gain(gain: Db, peak: Option<Db>, ceiling: Option<Db>) -> Db {
