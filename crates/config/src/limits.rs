@@ -53,6 +53,14 @@ pub const CLIENT_SERIES: RangeInclusive<u32> = 0..=1_000;
 pub const MAX_LOSS_S: RangeInclusive<u32> = 1..=60;
 /// A shorter lease could not be renewed over a slow line, and a longer one keeps listeners waiting.
 pub const LEASE_TTL_MS: RangeInclusive<u32> = 200..=60_000;
+/// Between two plays of a file; a check of each file against so many costs nothing.
+pub const NO_REPEAT: RangeInclusive<u32> = 0..=1_000;
+/// The end of one file and the beginning of the next are in memory meanwhile.
+pub const PLAYLIST_CROSSFADE: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(10);
+/// From very quiet film to the loudest music.
+pub const PLAYLIST_TARGET: RangeInclusive<f64> = -40.0..=-5.0;
+/// A jingle after each file, or hardly ever.
+pub const JINGLE_EVERY: RangeInclusive<u32> = 1..=1_000;
 /// Level of a tone.
 pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 /// Of a tone that is interrupted: a click at least, and no station that seems dead for ever.

@@ -63,6 +63,9 @@ impl Search<'_> {
                 self.fifo(path, at);
             }
             LocalPath::File(path) => self.sound_file(path, at),
+            LocalPath::Playlist(path) => {
+                self.file(path, at, "name a folder with audio files, or a list of them");
+            }
             LocalPath::Program(path) => self.program(path, at),
         }
     }
@@ -80,12 +83,11 @@ impl Search<'_> {
         let is_playlist =
             |extension: &str| PLAYLISTS.iter().any(|known| extension.eq_ignore_ascii_case(known));
         if path.is_dir() {
-            let hint = "name one of its files; a source plays one file".to_owned();
+            let hint = format!("to play its files, write playlist://{}", path.display());
             self.warn(at, format!("{} is a folder", path.display()), hint);
         } else if extension.is_some_and(is_playlist) {
-            let hint = "name a sound file; a player such as MPD can play the list into a FIFO";
-            let message = format!("{} is a playlist, which is not played", path.display());
-            self.warn(at, message, hint.to_owned());
+            let hint = format!("to play its files, write playlist://{}", path.display());
+            self.warn(at, format!("{} is a playlist", path.display()), hint);
         } else {
             let hint = match similar_file(path) {
                 Some(other) => format!("did you mean {}?", other.display()),

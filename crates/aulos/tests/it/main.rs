@@ -25,6 +25,7 @@ mod meter;
 mod normalize;
 mod notices;
 mod operator;
+mod playlist;
 mod proxied;
 mod pushes;
 mod python_snapcast;

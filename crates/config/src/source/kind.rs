@@ -44,6 +44,11 @@ pub trait SourceKind: fmt::Debug {
         false
     }
 
+    /// Whether it plays files that can be skipped.
+    fn can_skip(&self) -> bool {
+        false
+    }
+
     /// Whether it requires a running server.
     fn needs_server(&self) -> bool {
         true
@@ -125,6 +130,8 @@ pub enum LocalPath<'a> {
     Fifo(&'a Path),
     /// A file to be read.
     File(&'a Path),
+    /// A folder with files, or a list of files.
+    Playlist(&'a Path),
     /// A program.
     Program(&'a Path),
 }

@@ -15,6 +15,7 @@ mod meta;
 mod nats;
 mod pipe;
 mod players;
+mod playlist;
 mod process;
 pub(crate) mod query;
 pub(crate) mod rtp;
@@ -23,6 +24,7 @@ mod tcp;
 
 use core::ops::{Deref, DerefMut};
 
+use aulos_files::playlist::PlaylistOptions;
 use aulos_proto::uri::{Uri, UriError};
 
 pub use capture::{CaptureApi, CaptureSource};
@@ -86,6 +88,8 @@ kinds! {
     Pipe(PipeSource);
     /// A file.
     File(PlayedFile);
+    /// The files of a folder or of a list, one after the other.
+    Playlist(PlaylistOptions);
     /// Raw samples from the standard output of a child process.
     Process(ProcessSource);
     /// Web radio, or a file on a web server.
@@ -166,6 +170,8 @@ schemes! {
     pipe(pipe::parse, pipe::PipeParams, Allowed) = "pipe:///run/aulos/kitchen?mode=read";
     /// A file, encoded or with raw samples.
     file(file::parse, file::FileParams, Allowed) = "file:///srv/music/loop.flac?loop=true";
+    /// The files of a folder, or of a list file (M3U, PLS, XSPF), one after the other.
+    playlist(playlist::parse, playlist::PlaylistParams, Allowed) = "playlist:///srv/music?order=shuffle&crossfade=3s";
     /// Raw samples from the standard output of a program.
     process(process::parse, process::ProcessParams, Never) = "process:///usr/bin/ffmpeg?params=-re -i /srv/show.ogg -f s16le -ar 48000 -ac 2 -";
     /// A source of PulseAudio or PipeWire, such as a microphone, or `NAME.monitor` for what a sink

@@ -72,7 +72,7 @@ pub(crate) fn last_resort(
     }
     let (mut sources, _) = source::parse(setting, problems)?;
     let source = sources.pop()?;
-    if !source.is_on_demand() {
+    if !source.is_on_demand() || source.needs_server() {
         let scheme = source.scheme();
         return refuse(format!("`last_resort` must not be a {scheme}: source, which can fail"));
     }

@@ -1,5 +1,8 @@
 //! Source URIs: hints, mounts and arguments of players.
 
+use aulos_files::playlist::PlaylistLoudness;
+use aulos_session::playlist::{JingleRule, PlayOrder, PlaylistConfig};
+
 use super::*;
 
 #[test]
@@ -100,4 +103,43 @@ fn a_tone_has_one_frequency_or_two_and_may_be_interrupted() {
         let told = first_problem(&station(&format!("sources = [\"tone://?{parameters}\"]")), &[]);
         assert!(told.contains(expected), "{parameters}: {told}");
     }
+}
+
+#[test]
+fn a_playlist_has_an_order_and_jingles() {
+    let playlist = |uri: &str| {
+        let text = station(&format!("sources = [\"{uri}\"]"));
+        let mut config = load_text(&text, &[]).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        match config.stations.remove(0).sources.remove(0).config {
+            SourceConfig::Playlist(options) => options,
+            other => panic!("{other:?}"),
+        }
+    };
+    let plain = playlist("playlist:///srv/music");
+    assert_eq!(*plain.path, *std::path::Path::new("/srv/music"));
+    assert_eq!((plain.order, plain.crossfade), (PlaylistConfig::default(), Span::ZERO));
+    let full = playlist(
+        "playlist:///a.m3u?order=shuffle&no_repeat=9&crossfade=2500ms&jingles=/j&jingle_every=4\
+         &jingle_at=0,30&loudness=tags&target=-23",
+    );
+    let jingles = JingleRule { every: Some(4), at_minutes: vec![0, 30] };
+    let order = PlaylistConfig { order: PlayOrder::Shuffle, no_repeat: 9, jingles };
+    assert_eq!((full.order, full.crossfade), (order, Span::from_millis(2_500)));
+    assert_eq!((full.loudness, full.target.get()), (PlaylistLoudness::Tags, -23.0));
+    for (uri, expected) in [
+        ("playlist://music", "has no path"),
+        ("playlist:///m?order=random", "loop"),
+        ("playlist:///m?crossfade=11s", "it must be at most 10s"),
+        ("playlist:///m?no_repeat=1001", "1000"),
+        ("playlist:///m?jingles=/j", "belong together"),
+        ("playlist:///m?jingle_every=2", "belong together"),
+        ("playlist:///m?jingles=j&jingle_every=2", "no absolute path"),
+        ("playlist:///m?jingles=/j&jingle_at=60", "minutes from 0 to 59"),
+        ("playlist:///m?target=0", "-5"),
+    ] {
+        let told = first_problem(&station(&format!("sources = [\"{uri}\"]")), &[]);
+        assert!(told.contains(expected), "{uri}: {told}");
+    }
+    let last = station("sources = [\"demo://\"]\nswitch = { last_resort = \"playlist:///m\" }");
+    assert!(first_problem(&last, &[]).contains("must not be a playlist: source"));
 }

@@ -194,6 +194,10 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// it fails. `None` lets the station choose by itself again. Does not wait.
     fn set_preferred_source(&self, station: usize, request: Option<(usize, Option<Span>)>);
 
+    /// Skips the file that a source of a station plays, as an index in `StationSettings::sources`.
+    /// False if the station does not run or the source has no files. Does not wait.
+    fn skip_track(&self, station: usize, source: usize) -> bool;
+
     /// What happened on all stations since the last call; called about ten times a second.
     fn programme_events(&self) -> Vec<ProgrammeEvent>;
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use aulos_core::{Instant, MediaTime, Span};
 use aulos_engine::status::{InputState, MAX_SOURCES, StationOutput, StationStatus};
 use aulos_engine::switch::{InputChange, InputHealth, Preference};
+use aulos_files::playlist::PlaylistStatus;
 use aulos_io::feed::{DjEndReason, RadioStreamInfo};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::nats::LeaseState;
@@ -44,6 +45,8 @@ pub struct StationReport {
     pub radios: Vec<Option<RadioState>>,
     /// Live input state, for those of `StationSettings::sources` that are mounts for DJs.
     pub live_inputs: Vec<Option<DjStatus>>,
+    /// Playlist state, for those of `StationSettings::sources` that are playlists.
+    pub playlists: Vec<Option<PlaylistStatus>>,
     /// RTP state, for those of `StationSettings::sources` that arrive over RTP.
     pub rtp_inputs: Vec<Option<RtpInputStatus>>,
     /// Whether chunks are passed, for those of `StationSettings::sources` that are to pass them.
@@ -70,6 +73,7 @@ impl Default for StationReport {
             latency: Latency::default(),
             radios: Vec::new(),
             live_inputs: Vec::new(),
+            playlists: Vec::new(),
             rtp_inputs: Vec::new(),
             passes: Vec::new(),
             publication: None,
@@ -155,6 +159,13 @@ impl StationReport {
             .into_iter()
             .map(|dj| dj.map(|dj| DjStatus { since: None, bytes: 0, ..dj }));
         let live_inputs = live_inputs.collect();
+        let still = |one: Option<PlaylistStatus>| {
+            one.map(|status| PlaylistStatus {
+                current: status.current.map(|(track, _)| (track, Span::ZERO)),
+                ..status
+            })
+        };
+        let playlists = self.playlists.into_iter().map(still).collect();
         let pushes = self.pushes.into_iter().map(|push| PushState {
             since: None,
             bytes: 0,
@@ -181,6 +192,7 @@ impl StationReport {
             at: Instant::ZERO,
             latency: Latency::default(),
             live_inputs,
+            playlists,
             rtp_inputs,
             rtp_outputs,
             pushes,

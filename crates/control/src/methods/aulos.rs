@@ -316,6 +316,21 @@ pub(crate) const SOURCES: &[Method] = &[
     ])
     .returns(&[("station", "string"), ("source", "string|null"), ("for_s", "number|null")])
     .notifies(&["Aulos.OnSwitch"]),
+    Method::new(
+        "Aulos.SkipTrack",
+        Role::Control,
+        "Skip the file that a playlist plays",
+        stations::calls::skip_track,
+    )
+    .params(&[
+        STATION,
+        Param::optional(
+            "source",
+            ParamType::Text,
+            "the name of the playlist; without it the one on air, else the first one",
+        ),
+    ])
+    .returns(&[("station", "string"), ("source", "string")]),
     Method::new("Aulos.TestHook", Role::Admin, "Send a test event to a hook", hooks::calls::test)
         .params(&[Param::required(
             "hook",

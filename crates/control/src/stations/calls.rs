@@ -8,6 +8,7 @@ use aulos_core::Span;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
+use crate::backend::StationReport;
 use crate::clients::registry::{Effects, NotFound, Notice};
 use crate::control::context::CallContext;
 use crate::methods::params::Params;
@@ -155,10 +156,49 @@ fn change_sound(
     Ok(())
 }
 
-/// `Stream.Control`.
+/// `Aulos.SkipTrack`.
+pub(crate) fn skip_track(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let (number, slot) = context.station_param(params)?;
+    let sources = &slot.station.sources;
+    let chosen = match params.optional_text("source")? {
+        Some(name) => sources.iter().position(|source| source.name == name),
+        None => playlist_of(sources, &context.control.backend.status(number)),
+    };
+    let Some(index) = chosen.filter(|index| sources[*index].config.can_skip()) else {
+        return Err(params.invalid("source", &"a playlist of the station"));
+    };
+    skip(context, number, index)?;
+    let answer = json!({ "station": slot.station.name, "source": sources[index].name });
+    Ok(answer.into())
+}
+
+/// The playlist on air, else the first one.
+fn playlist_of(sources: &[StationSource], status: &StationReport) -> Option<usize> {
+    let is_playlist = |index: &usize| sources.get(*index).is_some_and(|it| it.config.can_skip());
+    let first = sources.iter().position(|source| source.config.can_skip());
+    status.machine.active.filter(is_playlist).or(first)
+}
+
+/// Skips the file that a source of a station plays.
+fn skip(context: &CallContext<'_>, number: usize, source: usize) -> Result<(), RpcError> {
+    match context.control.backend.skip_track(number, source) {
+        true => Ok(()),
+        false => Err(internal_error("the station does not run")),
+    }
+}
+
+/// `Stream.Control`: to the control script, or to the playlist of a stream without one.
 pub(crate) fn control(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let slot = metadata_slot(context, params)?;
+    let (number, slot) = metadata_slot(context, params)?;
     let command = params.text("command")?;
+    if command == "next"
+        && slot.plugin.is_none()
+        && let status = context.control.backend.status(number)
+        && let Some(source) = playlist_of(&slot.station.sources, &status)
+    {
+        skip(context, number, source)?;
+        return Ok(json!("ok").into());
+    }
     let needs: &[(&str, i64)] = match command {
         "next" => &[("canGoNext", 2)],
         "previous" => &[("canGoPrevious", 3)],
@@ -198,7 +238,7 @@ pub(crate) fn control(context: &mut CallContext<'_>, params: &Params<'_>) -> Met
 
 /// `Stream.SetProperty`.
 pub(crate) fn set_property(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let slot = metadata_slot(context, params)?;
+    let (_, slot) = metadata_slot(context, params)?;
     let name = params.text("property")?;
     let value = &params.values()["value"];
     let (good, kind) = match name {
@@ -222,11 +262,11 @@ pub(crate) fn set_property(context: &mut CallContext<'_>, params: &Params<'_>) -
     forward(slot, "Plugin.Stream.Player.SetProperty", &json!({ name: value }))
 }
 
-/// The slot whose control script controls the stream of a call.
+/// The slot whose control script or playlist a call controls, with its number.
 fn metadata_slot<'a>(
     context: &'a CallContext<'_>,
     params: &Params<'_>,
-) -> Result<&'a StationSlot, RpcError> {
+) -> Result<(usize, &'a StationSlot), RpcError> {
     let (number, _) = context.stream_param(params)?;
     let backend = &*context.control.backend;
     Ok(context.subjects.stations.metadata_slot(number, backend).ok_or(NotFound::Station)?)

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::backend::AudioBackend;
 use crate::effects::{Effects, Notice};
 use crate::stations::plugin::merge;
-use crate::stations::slot::{ScriptEvent, StationSlot, uncontrollable_properties};
+use crate::stations::slot::{ScriptEvent, StationSlot, own_properties};
 use crate::stations::view::StationView;
 use crate::stations::{Stations, art, title_json};
 
@@ -37,7 +37,8 @@ impl Stations {
                 let Some(slot) = slot.filter(|slot| slot.plugin.is_some()) else {
                     return Effects::default();
                 };
-                (slot.plugin, slot.properties) = (None, uncontrollable_properties().into());
+                slot.plugin = None;
+                slot.properties = own_properties(&slot.station).into();
                 self.show_properties(stream, backend)
             }
         }
@@ -87,7 +88,8 @@ impl Stations {
         let slot = self.get_mut(number).filter(|slot| slot.station.plugin.is_none());
         let Some(slot) = slot else { return Effects::default() };
         let metadata = title_json::metadata(&title.unwrap_or_default());
-        let update = [("metadata".to_owned(), Value::Object(metadata))].into_iter().collect();
+        let mut update = own_properties(&slot.station);
+        update.insert("metadata".to_owned(), Value::Object(metadata));
         if !merge(Arc::make_mut(&mut slot.properties), update, |_, _| None) {
             return Effects::default();
         }
@@ -102,7 +104,7 @@ impl Stations {
             sources.any(|source| source.config.station().is_some())
         });
         match self.metadata_slot(number, backend).filter(|_| plays_others) {
-            Some(slot) => self.show_properties(&slot.station.name, backend),
+            Some((_, slot)) => self.show_properties(&slot.station.name, backend),
             None => Effects::default(),
         }
     }
@@ -124,7 +126,7 @@ impl Stations {
     fn shown_by(&self, stream: &str, backend: &dyn AudioBackend) -> Vec<usize> {
         let is_it = |number: &usize| {
             let slot = self.metadata_slot(*number, backend);
-            slot.is_some_and(|slot| slot.station.name == stream)
+            slot.is_some_and(|(_, slot)| slot.station.name == stream)
         };
         self.slots().map(|(number, _)| number).filter(is_it).collect()
     }
@@ -135,7 +137,7 @@ impl Stations {
         &self,
         number: usize,
         backend: &dyn AudioBackend,
-    ) -> Option<&StationSlot> {
+    ) -> Option<(usize, &StationSlot)> {
         let mut slot = self.get(number)?;
         let mut number = number;
         // The configuration has no loops; the bound is a safeguard.
@@ -149,13 +151,13 @@ impl Stations {
             let Some(next) = self.find(name) else { break };
             (number, slot) = next;
         }
-        Some(slot)
+        Some((number, slot))
     }
 
     /// A station as it is now.
     pub(crate) fn view(&self, number: usize, backend: &dyn AudioBackend) -> Option<StationView> {
         let slot = self.get(number)?;
-        let metadata_slot = self.metadata_slot(number, backend).unwrap_or(slot);
+        let (_, metadata_slot) = self.metadata_slot(number, backend).unwrap_or((number, slot));
         Some(StationView {
             number,
             station: Arc::clone(&slot.station),

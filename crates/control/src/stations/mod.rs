@@ -5,7 +5,6 @@ pub(crate) mod activity;
 pub(crate) mod added;
 mod art;
 pub(crate) mod calls;
-pub(crate) mod djs;
 mod event_log;
 pub(crate) mod fallback;
 pub(crate) mod level_json;
@@ -13,14 +12,14 @@ mod log;
 pub(crate) mod metadata;
 pub mod plugin;
 pub(crate) mod pushes;
-pub(crate) mod radio;
-pub(crate) mod rtp;
 pub(crate) mod slot;
 pub(crate) mod sound;
+pub(crate) mod sources;
 pub(crate) mod title_json;
 pub mod titles;
 pub(crate) mod view;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use aulos_config::{Mount, StationSettings};
@@ -104,8 +103,9 @@ impl Stations {
             let params = json!({ "id": view.station.name, "stream": view.stream_json() });
             effects.notices.push(Notice::Message("Stream.OnUpdate", params));
         }
-        let title = radio::title(&status);
-        if radio::title(&shown) != title {
+        let title = sources::title(&status);
+        if sources::title(&shown) != title {
+            let title = title.map(Cow::into_owned);
             effects.extend(self.update_title(number, title, outside.backend));
         }
         if shown.machine.active != status.machine.active {

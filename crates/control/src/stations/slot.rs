@@ -37,23 +37,26 @@ pub(crate) struct StationSlot {
 impl StationSlot {
     pub(crate) fn new(station: StationSettings, added: Option<Uri>) -> Self {
         Self {
-            station: station.into(),
             added: added.map(Arc::new),
             file_sound: None,
-            properties: uncontrollable_properties().into(),
+            properties: own_properties(&station).into(),
             plugin: None,
             watch: StationWatch::default(),
             shown: StationReport::default(),
             logged_failures: LoggedFailures::default(),
             activity: StationActivity::default(),
+            station: station.into(),
         }
     }
 }
 
-/// The properties of a stream without a control script.
-pub(crate) fn uncontrollable_properties() -> Map<String, Value> {
-    let keys = ["canControl", "canGoNext", "canGoPrevious", "canPause", "canPlay", "canSeek"];
-    keys.into_iter().map(|key| (key.to_owned(), json!(false))).collect()
+/// The properties of a stream without a control script: a playlist can go to its next file.
+pub(crate) fn own_properties(station: &StationSettings) -> Map<String, Value> {
+    let can_skip = station.sources.iter().any(|source| source.config.can_skip());
+    let own = [("canControl", can_skip), ("canGoNext", can_skip)];
+    let never = ["canGoPrevious", "canPause", "canPlay", "canSeek"].map(|key| (key, false));
+    let all = own.into_iter().chain(never);
+    all.map(|(key, value)| (key.to_owned(), json!(value))).collect()
 }
 
 /// Handle to a running script.

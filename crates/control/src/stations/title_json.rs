@@ -45,6 +45,6 @@ pub(crate) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
 }
 
 /// Seconds, as the properties have them.
-pub(super) fn seconds(span: aulos_core::Span) -> f64 {
+pub(crate) fn seconds(span: aulos_core::Span) -> f64 {
     span.as_millis() as f64 / 1e3
 }

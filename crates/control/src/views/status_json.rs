@@ -18,8 +18,9 @@ use crate::recordings;
 use crate::stations::level_json::{
     levels, loudness, normalizer_json, round_to_hundredths, whole_seconds,
 };
+use crate::stations::sources::{djs, playlist, radio, rtp};
 use crate::stations::view::StationView;
-use crate::stations::{djs, fallback, pushes, radio, rtp};
+use crate::stations::{fallback, pushes};
 
 /// Controllers check this before they use newer methods; our own version is in `name`.
 const SNAPSERVER_VERSION: &str = "0.34.0";
@@ -238,6 +239,7 @@ fn station<'a>(
             "loudness": loudness(&status.inputs().get(index).unwrap_or(&InputState::NEW).loudness),
             "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
             "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),
+            "playlist": status.playlists.get(index).and_then(Option::as_ref).map(playlist::status_json),
             "rtp": status.rtp_inputs.get(index).and_then(Option::as_ref).map(rtp::source_json),
             "pass": status.passes.get(index).and_then(Option::as_ref).map(pass_json),
         })

@@ -1,17 +1,50 @@
 //! The files of a playlist, as one piece of memory.
 
+use core::fmt;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::walk::ListError;
+use aulos_proto::http::PlaylistError;
+
+use crate::decode::OpenError;
 
 /// The most files of a playlist; the rest is not played, which is reported.
 pub const MAX_PLAYLIST_FILES: usize = 1_000_000;
 
 /// The most bytes of all names: 200 for each of the files.
 const MAX_NAME_BYTES: usize = 200 * MAX_PLAYLIST_FILES;
+
+/// Why a list cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListError {
+    /// The folder or list cannot be opened.
+    Open(OpenError),
+    /// The list file has no entry, or is no list.
+    List(PlaylistError),
+    /// It has no audio file.
+    Empty,
+    /// It has more files than a playlist can have.
+    TooMany,
+}
+
+impl fmt::Display for ListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(OpenError::NoSuchFile) => f.write_str("no such folder or playlist file"),
+            Self::Open(error) => error.fmt(f),
+            Self::List(PlaylistError::Hls) => {
+                f.write_str("an HLS playlist; this source plays files of this machine")
+            }
+            Self::List(_) => f.write_str("the playlist file has no entry"),
+            Self::Empty => f.write_str("the folder has no audio file"),
+            Self::TooMany => {
+                write!(f, "more than {MAX_PLAYLIST_FILES} files; the others are not played")
+            }
+        }
+    }
+}
 
 /// Paths in their order.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -26,7 +26,8 @@ use crate::record::wall_clock;
 use crate::source::FileMeter;
 
 /// What a playlist plays, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "configuration makes it")]
 pub struct PlaylistOptions {
     /// A folder, or a list file (M3U, PLS, XSPF).
     pub path: SourcePath,
@@ -91,6 +92,7 @@ impl PlaylistSource {
     /// The job, the consumer for the station and the handle. Blocks have this rate and layout;
     /// `seed` determines the random order.
     #[must_use]
+    #[allow(clippy::new_ret_no_self, reason = "it comes with its other ends")]
     pub fn new(options: PlaylistOptions, format: RateAndLayout, seed: u64) -> PlaylistParts {
         // The end mark needs a slot besides the blocks.
         let (items, consumer) = ring(PLAYLIST_BLOCKS + 1);

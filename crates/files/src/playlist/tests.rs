@@ -178,7 +178,7 @@ fn files_overlap_at_equal_power() {
     let player = Player::new(options).play();
     // Half of the short one stays.
     assert_eq!(player.left.len(), 96_000 + 96_000 - 24_000 + 4_800 - 2_400);
-    assert!(player.left[..72_000].iter().all(|it| *it == 0.1));
+    assert!(player.left[..72_000].iter().all(|it| (it - 0.1).abs() < 1e-9));
     let middle = player.left[72_000 + 12_000];
     assert!((middle - 0.3 * core::f32::consts::FRAC_1_SQRT_2).abs() < 1e-4, "{middle}");
     let step = player.left.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max);
@@ -369,7 +369,7 @@ fn a_skip_fades_to_the_next_file() {
         folder(&[("1.wav", constant(0.1, 4_800_000)), ("2.wav", constant(0.2, 4_800_000))]);
     let mut player = Player::new(options(folder.to_path_buf(), PlayOrder::Loop));
     player.steps(3);
-    let current = |player: &Player| player.status().current.unwrap().0.path.clone();
+    let current = |player: &Player| player.status().current.unwrap().0.path;
     assert!(current(&player).ends_with("1.wav"));
     (0..9).for_each(|_| player.parts.handle.skip());
     player.steps(2);
@@ -408,8 +408,7 @@ fn jingles_come_between_files_and_do_not_change_the_title() {
     seen.dedup();
     assert!(player.values().starts_with(&[0.1, 0.2, 0.3, 0.1, 0.2, 0.3]), "{:?}", player.values());
     assert!(seen.contains(&(Some("Ann".into()), Some("One".into()), false)), "{seen:?}");
-    assert!(seen.iter().all(|(artist, title, _)| title.is_some()
-        == (artist.is_some() || title.as_deref() == Some("Two"))));
+    assert!(seen.iter().all(|(_, title, _)| title.as_deref() != Some("j")), "{seen:?}");
 }
 
 #[test]

@@ -1,48 +1,17 @@
 //! Reads the list of a playlist: the audio files of a folder, or the entries of a list file.
 
-use core::fmt;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use aulos_io::SourcePath;
-use aulos_proto::http::{PlaylistError, playlist_files};
+use aulos_proto::http::playlist_files;
 use aulos_proto::uri::Uri;
 use ignore::{Walk, WalkBuilder};
 
-use super::list::{FileList, MAX_PLAYLIST_FILES};
+use super::list::{FileList, ListError, MAX_PLAYLIST_FILES};
 use crate::decode::OpenError;
 use crate::scan::has_audio_name;
-
-/// Why a list cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListError {
-    /// The folder or list cannot be opened.
-    Open(OpenError),
-    /// The list file has no entry, or is no list.
-    List(PlaylistError),
-    /// It has no audio file.
-    Empty,
-    /// It has more files than a playlist can have.
-    TooMany,
-}
-
-impl fmt::Display for ListError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(OpenError::NoSuchFile) => f.write_str("no such folder or playlist file"),
-            Self::Open(error) => error.fmt(f),
-            Self::List(PlaylistError::Hls) => {
-                f.write_str("an HLS playlist; this source plays files of this machine")
-            }
-            Self::List(_) => f.write_str("the playlist file has no entry"),
-            Self::Empty => f.write_str("the folder has no audio file"),
-            Self::TooMany => {
-                write!(f, "more than {MAX_PLAYLIST_FILES} files; the others are not played")
-            }
-        }
-    }
-}
 
 /// A list that is being read, in steps.
 pub(super) struct ListReader {
@@ -105,7 +74,7 @@ impl ListReader {
         let mut bytes = Vec::new();
         let read = file.take(MAX_LIST_BYTES).read_to_end(&mut bytes);
         read.map_err(|error| ListError::Open(error.into()))?;
-        let folder = self.root.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let folder = self.root.parent().unwrap_or_else(|| Path::new("/")).to_path_buf();
         for entry in playlist_files(&bytes, MAX_PLAYLIST_FILES).map_err(ListError::List)? {
             let uri = entry.parse::<Uri>().ok().filter(|uri| uri.scheme == "file");
             let name = uri.map_or(entry, |uri| uri.path);
@@ -145,7 +114,7 @@ impl ListReader {
         list.shrink();
         let stamps = ListStamps(core::mem::take(&mut self.stamps));
         let is_empty = list.len() == 0;
-        let problem = self.problem.or(is_empty.then_some(ListError::Empty));
+        let problem = self.problem.or_else(|| is_empty.then_some(ListError::Empty));
         ReadList { list, stamps, problem }
     }
 }
@@ -163,12 +132,6 @@ fn stamp(path: &Path) -> Stamp {
         i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec())
     };
     (path.to_path_buf(), about.ok().map(changed))
-}
-
-impl From<io::Error> for ListError {
-    fn from(error: io::Error) -> Self {
-        Self::Open(error.into())
-    }
 }
 
 /// Names read in a step of the job: some ten milliseconds from a disk.

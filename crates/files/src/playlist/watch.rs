@@ -5,8 +5,8 @@ use std::path::Path;
 use aulos_core::{Instant, Span};
 use aulos_io::SourcePath;
 
-use super::list::FileList;
-use super::walk::{ListError, ListReader, ListStamps};
+use super::list::{FileList, ListError};
+use super::walk::{ListReader, ListStamps};
 
 /// The files of a folder or a list file, as they are now.
 pub(super) struct WatchedList {

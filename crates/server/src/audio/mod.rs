@@ -341,6 +341,13 @@ impl AudioBackend for Audio {
         });
     }
 
+    fn skip_track(&self, station: usize, source: usize) -> bool {
+        self.with(|inner| {
+            let sources = inner.station(station).map(|running| &mut running.sources);
+            sources.and_then(|all| all.get_mut(source)).is_some_and(|source| source.skip_track())
+        })
+    }
+
     fn programme_events(&self) -> Vec<ProgrammeEvent> {
         self.with(|inner| {
             let mut events = std::mem::take(&mut inner.finished_events);

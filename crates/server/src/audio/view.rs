@@ -32,6 +32,7 @@ pub(super) fn report(
     };
     let radios = per_source(running, |monitor| monitor.radio());
     let live_inputs = per_source(running, |monitor| Some(monitor.live_input()?.status()));
+    let playlists = per_source(running, |monitor| monitor.playlist());
     let rtp_inputs = per_source(running, |monitor| monitor.rtp());
     let mount = running.mount.as_mut().map(MountMonitor::status);
     let passes = running.sources.iter_mut().enumerate().map(|(index, monitor)| {
@@ -51,6 +52,7 @@ pub(super) fn report(
         latency: latency(&machine, running),
         radios,
         live_inputs,
+        playlists,
         rtp_inputs,
         passes,
         publication: running.publication.as_ref().map(PublicationState::get),

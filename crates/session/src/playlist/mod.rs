@@ -11,7 +11,7 @@ mod jingles;
 mod order;
 
 pub use jingles::JingleRule;
-pub use order::PlayOrder;
+pub use order::{PlayOrder, UPCOMING};
 
 use jingles::JingleTimer;
 use order::TrackOrder;
@@ -89,9 +89,6 @@ impl PlaylistQueue {
         self.tracks.upcoming()
     }
 }
-
-/// Files that are chosen ahead of time, so that they can be shown.
-pub const UPCOMING: usize = 10;
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 
 use aulos_core::Rng;
 
-use super::UPCOMING;
-
 /// The order of the files of a playlist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlayOrder {
@@ -143,3 +141,6 @@ impl TrackOrder {
         }
     }
 }
+
+/// Files that are chosen ahead of time, so that they can be shown.
+pub const UPCOMING: usize = 10;

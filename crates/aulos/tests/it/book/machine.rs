@@ -65,7 +65,7 @@ const SNAPSERVER_STATE: &str = r#"{"ConfigVersion": 2, "Groups": [{
 }]}"#;
 
 /// Sound files, with the one that they are a copy of.
-const SOUNDS: [(&str, &str); 9] = [
+const SOUNDS: [(&str, &str); 10] = [
     ("in.wav", "song.wav"),
     ("music/one.flac", "song.flac"),
     ("music/two.flac", "song.flac"),
@@ -73,6 +73,7 @@ const SOUNDS: [(&str, &str); 9] = [
     ("srv/bells/dinner.wav", "song.wav"),
     ("srv/bells/door.wav", "song.wav"),
     ("srv/bells/timer.wav", "song.wav"),
+    ("srv/jingles/name.wav", "song.wav"),
     ("srv/loop.flac", "song.flac"),
     ("srv/music/reserve.flac", "song.flac"),
 ];

@@ -57,6 +57,8 @@ pub struct FakeBackend {
     pub flushed: Mutex<Vec<usize>>,
     pub preferences: Mutex<Vec<(usize, Wish)>>,
     pub switches: Mutex<Vec<(usize, InputChange)>>,
+    /// The stations and sources whose file was skipped.
+    pub skips: Mutex<Vec<(usize, usize)>>,
     /// How often a station was asked how it is.
     pub asked: AtomicU64,
 }
@@ -103,6 +105,11 @@ impl AudioBackend for FakeBackend {
 
     fn flush(&self, number: usize) {
         self.flushed.lock().unwrap().push(number);
+    }
+
+    fn skip_track(&self, station: usize, source: usize) -> bool {
+        self.skips.lock().unwrap().push((station, source));
+        true
     }
 
     fn set_preferred_source(&self, station: usize, wish: Wish) {

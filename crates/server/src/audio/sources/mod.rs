@@ -7,6 +7,7 @@ mod file;
 pub(super) mod links;
 pub(super) mod live_input;
 pub(super) mod nats;
+mod playlist;
 mod radio;
 pub(super) mod snapcast;
 pub(super) mod snapcast_monitor;
@@ -171,6 +172,9 @@ fn open_config(
             (generator.source(*spec, about.quantum), Box::new(NoMonitor))
         }
         SourceConfig::File(config) => file::open(config, standby.take(), inner),
+        SourceConfig::Playlist(options) => {
+            playlist::open(options, about.spec, standby.take(), inner)
+        }
         SourceConfig::Http(config) => {
             radio::open(config, about.frames.take(), standby.take(), inner)
         }

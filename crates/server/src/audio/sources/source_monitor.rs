@@ -6,6 +6,7 @@ use aulos_control::backend::{PassStatus, RadioState};
 use aulos_core::Instant;
 use aulos_engine::ready_chunk::PassThroughState;
 use aulos_engine::source::Source;
+use aulos_files::playlist::PlaylistStatus;
 use aulos_session::rtp::RtpInputStatus;
 
 use super::live_input::LiveInput;
@@ -33,6 +34,16 @@ pub(crate) trait SourceMonitor: fmt::Debug + Send {
     /// The status of web radio.
     fn radio(&mut self) -> Option<RadioState> {
         None
+    }
+
+    /// The status of a playlist.
+    fn playlist(&mut self) -> Option<PlaylistStatus> {
+        None
+    }
+
+    /// Skips the file that it plays; false if it has no files.
+    fn skip_track(&mut self) -> bool {
+        false
     }
 
     /// The status of an RTP source.

@@ -1,18 +1,9 @@
-//! Metadata and status of web radio sources.
+//! The status of web radio sources, as JSON.
 
-use aulos_proto::titles::TrackMetadata;
 use serde_json::{Value, json};
 
-use crate::backend::{RadioState, StationReport};
+use crate::backend::RadioState;
 use crate::stations::title_json::metadata;
-
-/// The title of the active source, where that is web radio or a live input.
-pub(crate) fn title(status: &StationReport) -> Option<TrackMetadata> {
-    let active = status.machine.active?;
-    let radio = status.radios.get(active).and_then(Option::as_ref).map(|radio| &radio.title);
-    let dj = status.live_inputs.get(active).and_then(Option::as_ref).map(|dj| &dj.title);
-    radio.or(dj)?.clone()
-}
 
 /// The status of a web radio source.
 pub(crate) fn status_json(radio: &RadioState) -> Value {
