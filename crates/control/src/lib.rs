@@ -53,6 +53,7 @@ pub use refusals::RefusalFilter;
 pub use relays::RelaySupervisor;
 pub use settings::reload::ReloadReport;
 pub use stations::activity::{StationActivity, TICK};
+pub use stations::mount_table::MountTable;
 pub use stations::{mounts, plugin, titles};
 pub use views::Views;
 pub use views::icecast::{IcecastView, set_icecast_sources};

@@ -53,6 +53,7 @@ use crate::recordings;
 use crate::relays::RelaySupervisor;
 use crate::stations::Stations;
 use crate::stations::added::StreamOrigin;
+use crate::stations::mount_table::MountTable;
 use crate::stations::slot::ScriptEvent;
 use crate::views::Views;
 use crate::views::run_statistics::RunStatistics;
@@ -79,6 +80,7 @@ impl Control {
         let control = Self {
             access: AccessControl::new(config.security.access.clone()),
             hooks: Hooks::new(&host.name, &config.hooks, clock.clone()),
+            mounts: Mutex::new(Arc::new(MountTable::new(&config.stations))),
             resolved: Mutex::new(config),
             config_loader: options.config_loader,
             discovered_servers,
@@ -247,9 +249,18 @@ impl Control {
         });
     }
 
-    /// Registers a web listener by the head of its request. Its session goes to the audio side.
-    pub fn register_listener(&self, head: &[u8], from: IpAddr) -> Arc<ListenerSession> {
-        let station_of = |path: &str, is_mount| self.lock().stations.of_path(path, is_mount);
+    /// Registers a web listener by the head of its request, which is for `mount` or below
+    /// `/listen/`. Its session goes to the audio side.
+    pub fn register_listener(
+        &self,
+        head: &[u8],
+        mount: Option<&StationSettings>,
+        from: IpAddr,
+    ) -> Arc<ListenerSession> {
+        let station_of = |path: &str| match mount {
+            Some(mount) => Some(mount.name.clone()),
+            None => self.lock().stations.of_path(path),
+        };
         self.listeners.register((head, from), self.clock.now(), &self.events, station_of)
     }
 
@@ -319,6 +330,11 @@ impl Control {
     /// The running stations.
     pub fn stations(&self) -> Vec<Arc<StationSettings>> {
         self.lock().stations.list()
+    }
+
+    /// The mounts of the present configuration.
+    pub fn mounts(&self) -> Arc<MountTable> {
+        Arc::clone(&self.mounts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A counter that changes with everything that a page shows.

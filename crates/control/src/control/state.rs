@@ -31,6 +31,7 @@ use crate::peers::long_calls::LongCalls;
 use crate::peers::updates::{Updates, lock_peers};
 use crate::relays::RelaySupervisor;
 use crate::stations::Stations;
+use crate::stations::mount_table::MountTable;
 use crate::views::run_statistics::RunStatistics;
 
 /// The control plane: a call or an event goes to its subject, and its effects to the outside. All
@@ -38,6 +39,8 @@ use crate::views::run_statistics::RunStatistics;
 pub struct Control {
     /// Replaced as a whole by a reload.
     pub(crate) resolved: Mutex<Arc<ResolvedConfig>>,
+    /// Its mounts.
+    pub(crate) mounts: Mutex<Arc<MountTable>>,
     pub(crate) config_loader: ConfigLoader,
     pub(crate) discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
     /// The other nodes of its cluster, if it is in one.

@@ -29,25 +29,24 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Registers a listener by the head of its request; `station_of` gives the station of a path,
-    /// which is that of a mount, or not.
-    /// Its session goes to the audio side.
+    /// Registers a listener by the head of its request; `station_of` gives the station of a path
+    /// below `/listen/`. Its session goes to the audio side.
     pub(crate) fn register(
         &self,
         (head, from): (&[u8], IpAddr),
         now: Instant,
         events: &EventLog,
-        station_of: impl FnOnce(&str, bool) -> Option<String>,
+        station_of: impl FnOnce(&str) -> Option<String>,
     ) -> Arc<ListenerSession> {
         let session = Arc::<ListenerSession>::default();
-        let (request, path, is_mount) = request_line(head);
+        let (request, path) = request_line(head);
         let field = |name: &str| {
             let head = ReceivedHead::parse(head).ok()?;
             Some(printable(&String::from_utf8_lossy(head.field(name)?)))
         };
         let listener = Listener {
             id: 0,
-            station: station_of(&path, is_mount),
+            station: station_of(&path),
             request,
             from,
             agent: field("user-agent").unwrap_or_default(),
@@ -100,19 +99,17 @@ fn add_event(events: &EventLog, listener: &Listener, what: &str) {
     });
 }
 
-/// The first line without its query, the decoded path behind `/listen/`, or that of a mount, and
-/// whether it is the latter.
-fn request_line(head: &[u8]) -> (String, String, bool) {
+/// The first line without its query, and the decoded path behind `/listen/`.
+fn request_line(head: &[u8]) -> (String, String) {
     let parsed = ReceivedHead::parse(head).ok();
     let line = parsed.as_ref().and_then(ReceivedHead::request_line);
     let Some((method, target, version)) = line else { return Default::default() };
     let path = target.split('?').next().unwrap_or_default();
-    let listen = path.strip_prefix("/listen/");
-    let name = listen.unwrap_or(path).trim_start_matches('/');
+    let name = path.strip_prefix("/listen/").unwrap_or_default().trim_start_matches('/');
     // `Uri` percent-decodes the path of a complete URI only.
     let decoded = format!("http://station/{name}").parse::<Uri>().map(|uri| uri.path);
     let name = decoded.unwrap_or_default().trim_start_matches('/').to_owned();
-    (printable(&format!("{method} {path} {version}")), name, listen.is_none())
+    (printable(&format!("{method} {path} {version}")), name)
 }
 
 /// At most 200 characters in one line, without what would end a field of the access log.
@@ -143,9 +140,10 @@ mod tests {
     #[test]
     fn a_line_of_the_access_log_has_no_query_and_no_quotes_of_others() {
         let head = b"GET /listen/a%20b.ogg?token=secret HTTP/1.1\r\nUser-Agent: VLC \"3\"\r\n\r\n";
-        let (request, path, is_mount) = request_line(head);
+        let (request, path) = request_line(head);
         assert_eq!((&*request, &*path), ("GET /listen/a%20b.ogg HTTP/1.1", "a b.ogg"));
-        assert!(!is_mount && request_line(b"GET /a.mp3 HTTP/1.1\r\n\r\n").2);
+        let (request_of_mount, path) = request_line(b"GET /a.mp3?x=1 HTTP/1.1\r\n\r\n");
+        assert_eq!((&*request_of_mount, &*path), ("GET /a.mp3 HTTP/1.1", ""));
         let listener = Listener {
             id: 1,
             station: None,

@@ -18,6 +18,7 @@ use crate::events::EventLog;
 use crate::events::history::{EventKind, EventSeverity, NewEvent};
 use crate::methods::rpc::internal_error;
 use crate::outside::Outside;
+use crate::stations::mount_table::MountTable;
 use crate::stations::slot::StationSlot;
 use crate::stations::sound::sound_json;
 
@@ -146,6 +147,8 @@ impl Control {
             self.peers().cut_all();
         }
         report.relays = self.relays.with(|relays| relays.reload(&new.relays));
+        let mounts = Arc::new(MountTable::new(&new.stations));
+        *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = mounts;
         *self.resolved.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
         self.statistics.observe_clock(self.clock.reading());
         self.statistics.set_reload(Ok(self.clock.wall()));

@@ -10,6 +10,7 @@ pub(crate) mod fallback;
 pub(crate) mod level_json;
 mod log;
 pub(crate) mod metadata;
+pub(crate) mod mount_table;
 pub mod plugin;
 pub(crate) mod pushes;
 pub(crate) mod slot;
@@ -185,16 +186,12 @@ impl Stations {
         })
     }
 
-    /// The station of a path on the HTTP port, by its name or by its name with an ending, or the
-    /// mount.
-    pub(crate) fn of_path(&self, path: &str, is_mount: bool) -> Option<String> {
+    /// The station of a path below `/listen/`, by its name or by its name with an ending.
+    pub(crate) fn of_path(&self, path: &str) -> Option<String> {
         let named = |name: &str| {
             let (_, slot) = self.find(name)?;
-            (slot.station.mount.is_some() == is_mount).then(|| slot.station.name.clone())
+            slot.station.mount.is_none().then(|| slot.station.name.clone())
         };
-        if is_mount {
-            return named(path);
-        }
         named(path).or_else(|| named(path.rsplit_once('.')?.0))
     }
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use aulos_config::StationSettings;
 use aulos_control::backend::ListenSink;
-use aulos_control::{Control, count};
+use aulos_control::{Control, MountTable, count};
 use aulos_io::descriptors::DescriptorUse;
 use aulos_io::reactor::ListenPolicy;
 use aulos_proto::http::{ReceivedHead, head_length};
@@ -74,11 +74,11 @@ pub const MAX_CONNECTIONS: usize = 1_024;
 /// Longest request head in hyper, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// The methods of listeners.
-const METHODS: [&str; 2] = ["GET", "HEAD"];
+/// How the requests of listeners begin.
+const LISTENER_METHODS: [&str; 2] = ["GET ", "HEAD "];
 
-/// How the request of a listener of a station begins.
-const LISTEN: [&[u8]; 2] = [b"GET /listen/", b"HEAD /listen/"];
+/// How the paths of listeners of stations begin.
+const LISTEN: &[u8] = b"/listen/";
 
 /// Serves HTTP until the future is dropped.
 pub async fn serve(
@@ -147,13 +147,13 @@ async fn serve_one(
     ports: &Ports,
     service: TowerToHyperService<Router>,
 ) {
-    let Ok(FirstRequest { stream, read, is_listener: listener }) =
+    let Ok(FirstRequest { stream, read, destination }) =
         read_first_request(stream, &ports.control).await
     else {
         return;
     };
-    if listener {
-        return hand_over_listener(stream, read, identity, ports).await;
+    if let Destination::Listener(mount) = destination {
+        return hand_over_listener(stream, (read, mount), identity, ports).await;
     }
     let io = TokioIo::new(RewindSocket::new(stream, read));
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -176,7 +176,15 @@ async fn serve_one(
 struct FirstRequest {
     stream: ClientStream,
     read: Vec<u8>,
-    is_listener: bool,
+    destination: Destination,
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq)]
+enum Destination {
+    Router,
+    /// To a reactor: a listener of this mount, or else of a station.
+    Listener(Option<Arc<StationSettings>>),
 }
 
 /// Reads until it is clear whether the request is a listener's.
@@ -185,14 +193,14 @@ async fn read_first_request(
     control: &Control,
 ) -> io::Result<FirstRequest> {
     let mut read = Vec::with_capacity(1_024);
-    let mounts = mount_paths(control);
+    let mounts = control.mounts();
     let known = timeout(FIRST_REQUEST_TIMEOUT, async {
         loop {
-            match is_listener(&read, &mounts) {
+            match destination(&read, &mounts) {
                 // A listener's complete head is needed: it has the `Host` and `Authorization`
                 // headers.
-                Some(true) if head_length(&read).is_none() => {}
-                Some(listener) => return Ok(Some(listener)),
+                Some(Destination::Listener(_)) if head_length(&read).is_none() => {}
+                Some(destination) => return Ok(Some(destination)),
                 None => {}
             }
             if read.len() >= MAX_FIRST_REQUEST {
@@ -206,7 +214,7 @@ async fn read_first_request(
         }
     });
     match known.await {
-        Ok(Ok(Some(listener))) => Ok(FirstRequest { stream, read, is_listener: listener }),
+        Ok(Ok(Some(destination))) => Ok(FirstRequest { stream, read, destination }),
         Ok(Ok(None)) => {
             count(&control.counters.http_cut_long_request);
             // Best effort: the connection is closed even if the peer does not read this.
@@ -237,45 +245,32 @@ const MOUNT_FULL: &[u8] =
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// The mount that a request asks for.
-fn mount_of(read: &[u8], control: &Control) -> Option<Arc<StationSettings>> {
-    let head = ReceivedHead::parse(read).ok()?;
-    let (_, target, _) = head.request_line()?;
-    let name = target.split('?').next()?.strip_prefix('/')?;
-    let mut stations = control.stations().into_iter();
-    stations.find(|station| station.mount.is_some() && station.name == name)
-}
-
-/// The paths of all mounts.
-fn mount_paths(control: &Control) -> Vec<String> {
-    let stations = control.stations();
-    let mounts = stations.iter().filter(|station| station.mount.is_some());
-    mounts.map(|mount| format!("/{}", mount.name)).collect()
-}
-
-/// Whether a request is a listener's; `None` while more bytes are needed.
-fn is_listener(read: &[u8], mounts: &[String]) -> Option<bool> {
-    let may_be = |begin: &[u8]| {
-        let common = read.len().min(begin.len());
-        read[..common] == begin[..common]
+/// Where a request goes; `None` while more bytes are needed.
+fn destination(read: &[u8], mounts: &MountTable) -> Option<Destination> {
+    let of_method = |method: &&str| read.strip_prefix(method.as_bytes());
+    let Some(target) = LISTENER_METHODS.iter().find_map(of_method) else {
+        let may_be = LISTENER_METHODS.iter().any(|method| method.as_bytes().starts_with(read));
+        return (!may_be).then_some(Destination::Router);
     };
-    let of_mount = mounts.iter().flat_map(|path| METHODS.map(|method| format!("{method} {path}")));
-    let mut begins = LISTEN.iter().map(|begin| begin.to_vec()).chain(of_mount.map(Vec::from));
-    if !begins.any(|begin| may_be(&begin)) {
-        return Some(false);
-    }
-    let line = read.iter().position(|byte| *byte == b'\n').map(|end| &read[..end])?;
+    let Some(end) = target.iter().position(|byte| b" ?\r\n".contains(byte)) else {
+        let may_be = LISTEN.starts_with(target)
+            || target.starts_with(LISTEN)
+            || mounts.has_path_beginning(target);
+        return (!may_be).then_some(Destination::Router);
+    };
+    let (path, rest) = target.split_at(end);
+    let mount = mounts.at_path(path);
     // The list of stations is a page.
-    let target = line.split(|byte| *byte == b' ').nth(1)?;
-    let path = target.split(|byte| *byte == b'?' || *byte == b'\r').next().unwrap_or_default();
-    let is_mount = mounts.iter().any(|mount| mount.as_bytes() == path);
-    Some(is_mount || (path.starts_with(b"/listen/") && path != b"/listen/"))
+    if mount.is_none() && (!path.starts_with(LISTEN) || path == LISTEN) {
+        return Some(Destination::Router);
+    }
+    rest.contains(&b'\n').then(|| Destination::Listener(mount.cloned()))
 }
 
 /// Hands a listener to a reactor, if its host name is one of ours (see `host`) and it may listen.
 async fn hand_over_listener(
     stream: ClientStream,
-    read: Vec<u8>,
+    (read, mount): (Vec<u8>, Option<Arc<StationSettings>>),
     identity: ConnectionIdentity,
     ports: &Ports,
 ) {
@@ -319,14 +314,12 @@ async fn hand_over_listener(
     };
     match stream.into_media() {
         Ok(socket) => {
-            let session = control.register_listener(&read, identity.from);
+            let session = control.register_listener(&read, mount.as_deref(), identity.from);
             if let Some(permission) = permission {
                 let (gate, session) = (Arc::clone(gate), Arc::downgrade(&session));
                 tokio::spawn(async move { gate.follow(permission, session).await });
             }
-            if is_for_sound(&read)
-                && mount_of(&read, control).is_some_and(|it| control.is_mount_full(&it))
-            {
+            if is_for_sound(&read) && mount.is_some_and(|mount| control.is_mount_full(&mount)) {
                 return socket.respond_and_close(MOUNT_FULL);
             }
             sink.accept_listener(identity.mark_forwarded(socket, permit), read, session);
@@ -341,8 +334,21 @@ mod tests {
 
     #[test]
     fn a_listener_is_known_by_its_whole_first_line() {
-        let mounts = ["/live.mp3".to_owned()];
-        let known = |read: &[u8]| is_listener(read, &mounts);
+        let text = "[[station]]\nname = \"a\"\nsources = [\"demo://\"]\n\
+             [[mount]]\nname = \"live.mp3\"\nstation = \"a\"";
+        let file = aulos_config::ConfigFile { name: "a.toml", text };
+        let env = aulos_config::Environment::default();
+        let mounts = MountTable::new(&aulos_config::load(Some(file), &[], &env).unwrap().stations);
+        let known = |read: &[u8]| {
+            let destination = destination(read, &mounts)?;
+            Some(destination != Destination::Router)
+        };
+        let Some(Destination::Listener(Some(mount))) = destination(b"GET /live.mp3 \n", &mounts)
+        else {
+            panic!("not the mount");
+        };
+        assert_eq!(mount.name, "live.mp3");
+        assert_eq!(destination(b"GET /listen/a\n", &mounts), Some(Destination::Listener(None)));
         assert_eq!(known(b"GET /live.mp"), None);
         assert_eq!(known(b"GET /live.mp3?x=1 HTTP/1.1\r\n"), Some(true));
         assert_eq!(known(b"HEAD /live.mp3 HTTP/1.0\r\n"), Some(true));

@@ -124,11 +124,13 @@ impl MountCodec {
 
     /// The media type of its stream.
     #[must_use]
-    pub const fn media_type(self) -> &'static str {
+    pub fn media_type(self) -> &'static str {
         match self {
-            Self::Mp3 => "audio/mpeg",
+            Self::Mp3 => Codec::Mp3.info().media_type,
+            // There is no encoder with a row in the table of codecs.
             Self::Aac => "audio/aac",
-            Self::Opus | Self::Vorbis | Self::Flac => "audio/ogg",
+            // That of the container.
+            Self::Opus | Self::Vorbis | Self::Flac => Codec::Opus.info().media_type,
         }
     }
 
