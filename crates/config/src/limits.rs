@@ -103,6 +103,10 @@ pub const DEFAULT_HOOK_TRIES: u32 = 5;
 pub const MAX_HOOK_HEADERS: usize = 32;
 /// Each push is a connection, and a mount on a server.
 pub const MAX_PUSHES: usize = 16;
+/// Texts about a stream are sent in the head of every response.
+pub const MAX_ICY_TEXT: usize = 256;
+/// The bit rates that are announced, in kbit/s.
+pub const ICY_BITRATE_KBPS: RangeInclusive<u32> = 1..=100_000;
 /// Descriptions of the programme are sent in a request head, which the server reads as a whole.
 pub const MAX_PUSH_TEXT: usize = 256;
 /// The other server defines the length of its passwords.

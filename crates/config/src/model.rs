@@ -23,6 +23,7 @@ use crate::relay::RelayConfig;
 use crate::security::secrets::SecretConfig;
 use crate::security::{AccessConfig, LimitsConfig, TlsConfig, UserConfig};
 use crate::station::codec::CodecKey;
+use crate::station::icy::IcyConfig;
 use crate::station::push::PushConfig;
 use crate::station::record::RecordConfig;
 use crate::station::rtp::RtpConfig;
@@ -199,6 +200,8 @@ keys! {
         rtp: Vec<RtpConfig>;
         /// Recorders.
         record: OneOrMore<RecordConfig>;
+        /// What web listeners and directories are told of the stream.
+        icy: IcyConfig;
     }
 
     /// A mount: a stream for web listeners at `/NAME`. The encoded frames of the source on air are
@@ -224,12 +227,17 @@ keys! {
         switch: SwitchConfig;
         /// Silence detection.
         silence: SilenceConfig;
+        /// File whose frames each listener gets before the stream. Its codec, sample rate and
+        /// channels are those of the mount.
+        intro: Option<ConfigValue<String>>;
         /// What a listener gets at once, in 1,024 bytes: players begin sooner with more.
         burst_kb: u32 = 64, range BURST_KB, "KiB";
         /// Number of listeners at once.
         max_listeners: Option<u32>, range MAX_LISTENERS, "listeners", default_doc "no limit";
         /// Time after which a listener is disconnected.
         max_duration_s: Option<u32>, range MAX_DURATION_S, "seconds", default_doc "no limit";
+        /// What listeners and directories are told of the stream.
+        icy: IcyConfig;
         /// Leave the mount out of `/status-json.xsl` and `/listen/`. Its address works.
         hidden: bool = false;
     }

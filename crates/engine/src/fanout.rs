@@ -105,6 +105,12 @@ impl ChunkLog {
         self.chunks.clear();
     }
 
+    /// A cursor at the oldest chunk.
+    #[must_use]
+    pub const fn cursor_at_start(&self) -> ChunkCursor {
+        ChunkCursor(self.first)
+    }
+
     /// A cursor at the first chunk with a timestamp at or after `from`.
     #[must_use]
     pub fn cursor_from(&self, from: Instant) -> ChunkCursor {

@@ -239,3 +239,56 @@ fn listeners_are_limited_and_a_hidden_mount_is_in_no_public_list() {
     });
     server.stop().unwrap();
 }
+
+#[test]
+fn a_listener_gets_the_intro_first_and_then_frames_that_decode() {
+    let name = "mounts::a_listener_gets_the_intro_first_and_then_frames_that_decode";
+    retry_after_stall(name, || {
+        let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+        let Some(mpg123) = find_or_skip("mpg123") else { return };
+        let _turn = shared_turn();
+        let scratch = ScratchDir::new("mount-intro").unwrap();
+        let port = free_port().unwrap();
+        let intro = tone_file(&ffmpeg, &scratch, 880, "-t 4 -c:a libmp3lame -b:a 128k");
+        let live = tone_file(&ffmpeg, &scratch, 440, "-c:a libmp3lame -q:a 3");
+        let config = format!(
+            "[[mount]]\nname = \"live.mp3\"\nintro = \"{}\"\n\
+             sources = [\"icecast://127.0.0.1:{port}/live?name=live\"]\n\
+             icy = {{ name = \"Night\", genre = \"Jazz\", site = \"https://a.example\", \
+             public = true, bitrate_kbps = 128 }}\n",
+            text(&intro)
+        );
+        let server = AulosServer::start(&scratch, &config).unwrap();
+        let mut rpc = Rpc::connect(server.control);
+        let url = format!("icecast://source:any@127.0.0.1:{port}/live");
+        let _sender = send(&ffmpeg, &live, &url, &scratch, "live");
+        wait_for("the source", PATIENCE, || on_air(&mut rpc) == ("live".to_owned(), true));
+        let (mut listener, head) = MountListener::connect(server.http, "/live.mp3", "");
+        for line in [
+            "icy-name: Night",
+            "icy-genre: Jazz",
+            "icy-url: https://a.example",
+            "icy-pub: 1",
+            "icy-br: 128",
+        ] {
+            assert!(head.contains(&format!("\r\n{line}\r\n")), "{line}: {head}");
+        }
+        listener.read_for(Duration::from_secs(3));
+        let intro = std::fs::read(&intro).unwrap();
+        assert!(listener.bytes.len() > intro.len() + 30_000, "{}", listener.bytes.len());
+        assert!(listener.bytes.starts_with(&intro), "the intro comes first, as it is");
+        let known = frames(&std::fs::read(&live).unwrap());
+        let behind = frames(&listener.bytes[intro.len()..]);
+        let passed = behind.iter().filter(|frame| known.contains(frame)).count();
+        assert!(passed + 12 > behind.len(), "{passed} of {}", behind.len());
+        assert_eq!(complaints(&ffmpeg, &mpg123, &listener.bytes, &scratch), "");
+        let (_, status) = aulos_blackbox::http::get(server.http, "/status-json.xsl").unwrap();
+        let status: Value = serde_json::from_slice(&status).unwrap();
+        let source = &status["icestats"]["source"];
+        let source = source.as_array().map_or(source, |all| all.last().unwrap());
+        assert_eq!(source["server_name"], "Night", "{source}");
+        assert_eq!(source["genre"], "Jazz", "{source}");
+        assert_eq!(source["bitrate"], 128, "{source}");
+        server.stop().unwrap();
+    });
+}

@@ -2,6 +2,8 @@
 
 pub(crate) mod codec;
 pub(crate) mod fallback;
+pub(crate) mod icy;
+pub(crate) mod intro;
 pub(crate) mod mount;
 pub(crate) mod output;
 pub(crate) mod push;
@@ -20,6 +22,7 @@ use aulos_engine::encode::CodecConfig;
 use aulos_engine::input::InputConfig;
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::switch::SwitchConfig;
+use aulos_proto::http::icy::IcyInfo;
 use aulos_proto::titles::TitleCharset;
 
 use crate::keys::values::bounds;
@@ -74,6 +77,8 @@ pub struct StationSettings {
     pub rtp: Vec<RtpOutputSettings>,
     /// Recorders.
     pub records: Vec<RecorderSettings>,
+    /// What web listeners and directories are told of it.
+    pub icy: IcyInfo,
     /// Set for a mount, which passes the frames of its sources to web listeners.
     pub mount: Option<MountSettings>,
 }
@@ -152,6 +157,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
         publish: config.publish.value,
         rtp: Vec::new(),
         records: Vec::new(),
+        icy: icy::resolve(&config.icy, problems),
         mount: None,
     }
 }

@@ -9,15 +9,19 @@ use aulos_session::mount::{MountCodec, MountFormat};
 
 use crate::keys::NamedEnum;
 use crate::model::{MountConfig, SourceEntry, StationConfig};
+use crate::names::absolute_path;
 use crate::problem::{ConfigValue, Problems};
+use crate::station::intro::{Intro, IntroError};
 
 /// What a mount has besides a station.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MountSettings {
     /// What it sends.
     pub format: MountFormat,
     /// The encoder for what cannot be passed; none where the codec has none.
     pub encoder: Option<CodecConfig>,
+    /// What each listener gets before the stream.
+    pub intro: Option<Intro>,
     /// Bytes that a listener gets at once.
     pub burst: u32,
     /// Listeners at once.
@@ -51,6 +55,7 @@ pub(crate) fn as_station(config: &MountConfig) -> StationConfig {
         sources,
         switch: config.switch.clone(),
         silence: config.silence.clone(),
+        icy: config.icy.clone(),
         ..StationConfig::default()
     }
 }
@@ -68,11 +73,23 @@ pub(crate) fn resolve(config: &MountConfig, problems: &Problems) -> MountSetting
     MountSettings {
         format,
         encoder: encoder(config, (codec, spec), problems),
+        intro: config.intro.as_ref().and_then(|path| intro(path, format, problems)),
         burst: config.burst_kb * 1_024,
         max_listeners: config.max_listeners,
         max_duration: config.max_duration_s.map(|seconds| Span::from_secs(i64::from(seconds))),
         hidden: config.hidden,
     }
+}
+
+fn intro(path: &ConfigValue<String>, format: MountFormat, problems: &Problems) -> Option<Intro> {
+    let file = absolute_path("intro", path, problems);
+    let loaded = Intro::load(&file, format);
+    let refused = |error: &IntroError| {
+        let message = format!("`intro` cannot be sent: {}: {error}", file.display());
+        let hint = "the codec, sample rate and channels of an intro are those of the mount";
+        problems.add_with_hint(path.at, message, hint);
+    };
+    loaded.inspect_err(refused).ok()
 }
 
 /// The encoder for what cannot be passed.

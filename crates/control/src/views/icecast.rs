@@ -170,8 +170,9 @@ impl IcecastView {
             if let Some(artist) = artist {
                 set("artist", json!(artist));
             }
-            if let Some(bitrate) = codec.bitrate(station.spec).filter(|_| station.mount.is_none()) {
-                let kbps = bitrate / 1_000;
+            let icy = &station.icy;
+            let bitrate = codec.bitrate(station.spec).filter(|_| station.mount.is_none());
+            if let Some(kbps) = bitrate.map(|bitrate| bitrate / 1_000).or(icy.bitrate_kbps) {
                 set("bitrate", json!(kbps));
             }
             set("channels", json!(station.spec.layout.channels()));
@@ -179,8 +180,17 @@ impl IcecastView {
             set("listeners", json!(listeners.len()));
             set("listenurl", json!(format!("{base}{path}")));
             set("samplerate", json!(station.spec.rate.hz()));
-            set("server_description", json!(""));
-            set("server_name", json!(station.name));
+            if let Some(genre) = &icy.genre {
+                set("genre", json!(genre));
+            }
+            if let Some(public) = icy.public {
+                set("public", json!(u8::from(public)));
+            }
+            set("server_description", json!(icy.description.as_deref().unwrap_or_default()));
+            set("server_name", json!(icy.name.as_ref().unwrap_or(&station.name)));
+            if let Some(site) = &icy.site {
+                set("server_url", json!(site));
+            }
             let media_type = match &station.mount {
                 Some(mount) => mount.format.codec.media_type(),
                 None => codec.codec().info().media_type,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aulos_core::{Codec, Instant, SampleSpec, Span};
 use aulos_engine::fanout::{ChunkCursor, ChunkLog, Demand, TimedChunk};
+use aulos_proto::http::icy::IcyInfo;
 use aulos_rt::ring::{Consumer, ring};
 
 /// The properties of a station that a reactor needs.
@@ -27,18 +28,24 @@ pub struct StationDescriptor {
     pub chunk: Span,
     /// Renewed while a session plays it.
     pub demand: Demand,
+    /// What listeners are told of it.
+    pub icy: Arc<IcyInfo>,
     /// Set for a mount, whose chunks are parts of a stream as listeners get it.
     pub mount: Option<MountStreamInfo>,
 }
 
 /// How listeners get a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "what a response needs")]
 pub struct MountStreamInfo {
     /// The media type.
     pub media_type: &'static str,
     /// Whether it has titles of its own, and gets no others.
     pub has_titles: bool,
+    /// Whether a frame may need bytes of those before it.
+    pub has_reservoir: bool,
+    /// What each listener gets before the stream; the bytes are shared.
+    pub intro: Vec<TimedChunk>,
     /// Bytes that a listener gets at once.
     pub burst: u32,
     /// After which a listener is disconnected.
@@ -64,6 +71,8 @@ impl StationDescriptor {
 pub(super) struct ReactorStation {
     pub(super) descriptor: StationDescriptor,
     pub(super) log: ChunkLog,
+    /// What each listener of a mount gets first.
+    pub(super) intro: ChunkLog,
     /// The current title as a single line; empty if unknown.
     pub(super) title: Arc<str>,
     chunks: Consumer<TimedChunk>,
@@ -73,7 +82,11 @@ impl ReactorStation {
     pub(super) fn new(descriptor: StationDescriptor, chunks: Consumer<TimedChunk>) -> Self {
         let kept = descriptor.history().as_nanos() / descriptor.chunk.as_nanos().max(1) + 1;
         let log = ChunkLog::new(usize::try_from(kept).unwrap_or(1));
-        Self { descriptor, log, title: Arc::from(""), chunks }
+        let mount = descriptor.mount.as_ref();
+        let first = mount.map(|mount| mount.intro.as_slice()).unwrap_or_default();
+        let mut intro = ChunkLog::new(first.len());
+        first.iter().for_each(|chunk| intro.push(chunk.clone()));
+        Self { descriptor, log, intro, title: Arc::from(""), chunks }
     }
 
     /// The station is gone: its chunks return to their pool.

@@ -7,10 +7,11 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use aulos_core::{Codec, Frames, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
-use aulos_engine::fanout::ChunkCursor;
+use aulos_engine::fanout::{ChunkCursor, ChunkLog};
 use aulos_proto::flac::FrameRenumberer;
 use aulos_proto::http::icy::{self, IcyWriter};
 use aulos_proto::{ogg, wav};
+use aulos_session::mount::JoinSplice;
 
 use super::SessionEndCause;
 use super::connection::{MediaConnection, SendCounts};
@@ -46,9 +47,21 @@ pub(super) struct WebListener {
     pub(super) queued: bool,
     _permit: AddressPermit,
     last_progress: Instant,
+    part: ListenerPart,
     /// When it is disconnected.
     ends_at: Option<Instant>,
     pub(super) chunks: u64,
+}
+
+/// Where a listener is.
+#[derive(Debug)]
+enum ListenerPart {
+    /// It gets the intro of its mount.
+    Intro,
+    /// It gets the first frames behind the intro, which may need bytes of frames that it did not
+    /// get.
+    Joint(JoinSplice),
+    Stream,
 }
 
 /// Options of a web listener.
@@ -70,12 +83,7 @@ pub struct ListenerOptions {
 pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
     let Some(media) = content_type(channel) else { return NOT_ACCEPTABLE.to_owned() };
     let mut head = RESPONSE_HEAD.replace("{}", media);
-    // A line break would end the header; a name set by a Snapcast controller may contain one.
-    let name = channel.name.replace(char::is_control, " ");
-    head += &format!("icy-name: {name}\r\n");
-    if let Some(bitrate) = channel.bitrate {
-        head += &format!("icy-br: {}\r\n", bitrate / 1_000);
-    }
+    head += &channel.icy.header_lines(&channel.name, channel.bitrate);
     if titles && sends_titles(channel) {
         head += &format!("icy-metaint: {}\r\n", icy::INTERVAL);
     }
@@ -84,13 +92,13 @@ pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
 
 /// Whether titles can be inserted into the stream.
 fn sends_titles(channel: &StationDescriptor) -> bool {
-    channel.mount.is_none_or(|mount| !mount.has_titles)
+    channel.mount.as_ref().is_none_or(|mount| !mount.has_titles)
 }
 
 /// The media type of a station's stream; `None` where no browser could play it.
 #[must_use]
 fn content_type(channel: &StationDescriptor) -> Option<&'static str> {
-    if let Some(mount) = channel.mount {
+    if let Some(mount) = &channel.mount {
         return Some(mount.media_type);
     }
     let (info, spec) = (channel.codec.info(), channel.spec);
@@ -124,7 +132,8 @@ impl WebListener {
             StreamContainer::Ogg => ogg = start_ogg(channel, &tap.title, &mut begin),
         }
         queue_with_titles(&begin, &mut icy_titles, &tap.title, &mut outbox);
-        let cursor = match (&options.push, channel.mount) {
+        let cursor = match (&options.push, &channel.mount) {
+            (None, Some(mount)) if !mount.intro.is_empty() => tap.intro.cursor_at_start(),
             (None, Some(mount)) => tap.log.cursor_before_end(mount.burst as usize),
             // Browsers start only after a burst, so the most recent audio is sent first.
             (None, None) => tap.log.cursor_from(now - START_BURST),
@@ -154,7 +163,11 @@ impl WebListener {
             queued: false,
             _permit: permit,
             last_progress: now,
-            ends_at: channel.mount.and_then(|mount| Some(now + mount.max_duration?)),
+            part: match &channel.mount {
+                Some(mount) if !mount.intro.is_empty() => ListenerPart::Intro,
+                _ => ListenerPart::Stream,
+            },
+            ends_at: channel.mount.as_ref().and_then(|mount| Some(now + mount.max_duration?)),
             chunks: 0,
         }
     }
@@ -182,25 +195,32 @@ impl WebListener {
         if content_type(&tap.descriptor).is_none() {
             return Err(SessionEndCause::Closed);
         }
-        if tap.log.get(self.cursor, 0).is_err() {
+        let log = if self.is_in_intro() { &tap.intro } else { &tap.log };
+        if log.get(self.cursor, 0).is_err() {
             let present = tap.log.cursor_from(now - START_BURST);
             if let Some(push) = &self.options.push {
                 push.add_lagged(self.cursor.distance(present));
             }
             self.cursor = present;
+            self.part = ListenerPart::Stream;
         }
+        let log = if self.is_in_intro() { &tap.intro } else { &tap.log };
         let is_plain = self.ogg.is_none() && self.flac.is_none() && self.icy_titles.is_none();
-        let is_shared = is_plain && tap.descriptor.mount.is_none_or(|mount| !mount.has_titles);
+        let mount = tap.descriptor.mount.as_ref();
+        let is_shared = is_plain
+            && mount.is_none_or(|mount| !mount.has_titles)
+            && !matches!(self.part, ListenerPart::Joint(_));
         let (flow, sent) = if is_shared {
             let Self { outbox, connection, cursor, .. } = self;
-            outbox.send_chunks(connection, &tap.log, cursor, limit).map_err(gone)?
+            outbox.send_chunks(connection, log, cursor, limit).map_err(gone)?
         } else {
-            let sent = self.queue_copies(tap);
+            let sent = self.queue_copies(tap, log);
             (self.outbox.finish(&mut self.connection).map_err(gone)?, sent)
         };
         self.note_progress(now, sent);
         // The rest follows when the kernel has sent this.
-        self.blocked = flow == WriteStatus::Blocked || self.cursor != tap.log.cursor_at_end();
+        let is_behind = self.cursor != log.cursor_at_end() || self.end_intro(tap);
+        self.blocked = flow == WriteStatus::Blocked || is_behind;
         Ok(!self.blocked)
     }
 
@@ -261,11 +281,28 @@ impl WebListener {
         }
     }
 
+    const fn is_in_intro(&self) -> bool {
+        matches!(self.part, ListenerPart::Intro)
+    }
+
+    /// Continues with the stream if all of the intro has been sent; true if it does.
+    fn end_intro(&mut self, tap: &ReactorStation) -> bool {
+        let Some(mount) = tap.descriptor.mount.as_ref().filter(|_| self.is_in_intro()) else {
+            return false;
+        };
+        self.cursor = tap.log.cursor_before_end(mount.burst as usize);
+        self.part = match mount.has_reservoir {
+            true => ListenerPart::Joint(JoinSplice::default()),
+            false => ListenerPart::Stream,
+        };
+        true
+    }
+
     /// Queues copies: numbers count from where the listener joined, and titles follow a fixed
     /// number of bytes.
-    fn queue_copies(&mut self, tap: &ReactorStation) -> usize {
+    fn queue_copies(&mut self, tap: &ReactorStation, log: &ChunkLog) -> usize {
         let (mut pages, mut sent) = (Vec::new(), 0);
-        while let Ok(Some(stamped)) = tap.log.get(self.cursor, 0) {
+        while let Ok(Some(stamped)) = log.get(self.cursor, 0) {
             let chunk = &stamped.chunk;
             pages.clear();
             let bytes = match (self.ogg.take(), &mut self.flac) {
@@ -283,6 +320,12 @@ impl WebListener {
                 }
                 (None, Some(flac)) => {
                     flac.write(chunk.payload(), &mut pages);
+                    &pages[..]
+                }
+                (None, None) if let ListenerPart::Joint(splice) = &mut self.part => {
+                    if splice.write(chunk.payload(), &mut pages) {
+                        self.part = ListenerPart::Stream;
+                    }
                     &pages[..]
                 }
                 (None, None) if stamped.codec_header != self.header => {

@@ -83,6 +83,7 @@ impl TestServer {
             buffer: Span::from_secs(1),
             chunk,
             demand: Demand::none(),
+            icy: Arc::default(),
             mount: None,
         };
         let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();

@@ -1,4 +1,5 @@
-//! Encoder of ICY metadata for listeners of Shoutcast and Icecast streams (`Icy-MetaData: 1`).
+//! What listeners of Shoutcast and Icecast streams are told: the headers of a stream, and an encoder
+//! of ICY metadata for listeners of Shoutcast and Icecast streams (`Icy-MetaData: 1`).
 //!
 //! The counterpart of [`super::BodyDecoder`].
 
@@ -49,6 +50,47 @@ impl Default for IcyWriter {
     }
 }
 
+/// What is said of a stream in the `icy-` headers of its responses, and in directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the headers that players know")]
+pub struct IcyInfo {
+    /// The name of the programme; without it that of the stream is sent.
+    pub name: Option<String>,
+    /// The genre.
+    pub genre: Option<String>,
+    /// A description.
+    pub description: Option<String>,
+    /// The web site.
+    pub site: Option<String>,
+    /// Whether directories may list it; without it nothing is said.
+    pub public: Option<bool>,
+    /// Kilobits per second where the encoder does not determine them.
+    pub bitrate_kbps: Option<u32>,
+}
+
+impl IcyInfo {
+    /// The header lines, each with its line break. `name` is that of the stream, and `bitrate` that
+    /// of its encoder in bits per second.
+    #[must_use]
+    pub fn header_lines(&self, name: &str, bitrate: Option<u32>) -> String {
+        let kbps = bitrate.map(|bitrate| bitrate / 1_000).or(self.bitrate_kbps);
+        let fields = [
+            ("name", Some(self.name.clone().unwrap_or_else(|| name.to_owned()))),
+            ("genre", self.genre.clone()),
+            ("description", self.description.clone()),
+            ("url", self.site.clone()),
+            ("pub", self.public.map(|public| u8::from(public).to_string())),
+            ("br", kbps.map(|kbps| kbps.to_string())),
+        ];
+        let lines = fields.into_iter().filter_map(|(field, value)| Some((field, value?)));
+        // A line break would end the header; a name set by a Snapcast controller may contain one.
+        let lines = lines.map(|(field, value)| {
+            format!("icy-{field}: {}\r\n", value.replace(char::is_control, " "))
+        });
+        lines.collect()
+    }
+}
+
 /// Formats a title as one line: `Artist - Title`.
 #[must_use]
 pub fn stream_title(title: &TrackMetadata) -> String {
@@ -81,6 +123,24 @@ mod tests {
 
     use super::super::{BodyDecoder, BodyFraming};
     use super::*;
+
+    #[test]
+    fn each_header_is_one_line_and_what_is_not_known_has_none() {
+        let info = IcyInfo { public: Some(true), bitrate_kbps: Some(96), ..IcyInfo::default() };
+        let lines = "icy-name: a  b\r\nicy-pub: 1\r\nicy-br: 96\r\n";
+        assert_eq!(info.header_lines("a\r\nb", None), lines);
+        let info = IcyInfo {
+            name: Some("Night".into()),
+            genre: Some("Jazz".into()),
+            description: Some("All\nnight".into()),
+            site: Some("https://radio.example".into()),
+            public: None,
+            bitrate_kbps: Some(96),
+        };
+        let lines = "icy-name: Night\r\nicy-genre: Jazz\r\nicy-description: All night\r\n\
+                     icy-url: https://radio.example\r\nicy-br: 128\r\n";
+        assert_eq!(info.header_lines("x", Some(128_500)), lines);
+    }
 
     /// Audio and titles that a listener decodes.
     fn demultiplex(bytes: &[u8]) -> (Vec<u8>, Vec<String>) {

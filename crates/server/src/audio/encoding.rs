@@ -3,6 +3,7 @@
 //! A station and each of its renditions have one.
 
 use std::io;
+use std::sync::Arc;
 
 use aulos_config::StationSettings;
 use aulos_core::{Codec, Frames, HEADROOM, SampleFormat, Span};
@@ -47,6 +48,7 @@ impl EncodingHandles {
             chunk,
             // A cluster's readers are elsewhere.
             demand: if config.publish { Demand::always() } else { Demand::none() },
+            icy: Arc::new(config.icy.clone()),
             mount: None,
         };
         let (outputs, taps) = (0..reactors).map(|_| ring(RING_CHUNKS)).unzip();

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use aulos_config::{MountSettings, StationSettings};
+use aulos_config::{Intro, IntroChunk, MountSettings, StationSettings};
 use aulos_core::{Block, Chunk, Codec, Frames, HEADROOM, Instant, MediaTime, SampleSpec, Span};
 use aulos_engine::encode::{CodecConfig, Encoder, NoEncoder};
 use aulos_engine::fanout::{Demand, TimedChunk};
@@ -25,7 +25,7 @@ use aulos_io::{Job, JobStatus, encoder};
 use aulos_proto::titles::TrackMetadata;
 use aulos_rt::ring::{Producer, ring};
 use aulos_rt::{LatestPublisher, Pool};
-use aulos_session::mount::{FrameFormat, MountStream, encoded_frames, encoder_format};
+use aulos_session::mount::{FrameFormat, MountCodec, MountStream, encoded_frames, encoder_format};
 
 use super::encoding::{EncodingHandles, RING_CHUNKS, buffers};
 use super::mount_monitor::{MountMonitor, MountStatus};
@@ -90,9 +90,12 @@ pub(super) fn encoding(
         buffer: BURST_HISTORY,
         chunk: VISIT / 2,
         demand: Demand::always(),
+        icy: Arc::new(config.icy.clone()),
         mount: Some(MountStreamInfo {
             media_type: codec.media_type(),
             has_titles: codec.is_ogg(),
+            has_reservoir: codec == MountCodec::Mp3,
+            intro: mount.intro.as_ref().map(intro_chunks).unwrap_or_default(),
             burst: mount.burst,
             max_duration: mount.max_duration,
         }),
@@ -107,6 +110,21 @@ pub(super) fn encoding(
         channel,
         taps,
     }
+}
+
+/// The chunks of an intro, whose bytes all listeners share.
+fn intro_chunks(intro: &Intro) -> Vec<TimedChunk> {
+    let pool = Pool::new(intro.chunks().len(), Vec::new);
+    let chunk = |part: &IntroChunk| {
+        let mut bytes = pool.take()?;
+        bytes.resize(HEADROOM, 0);
+        bytes.extend_from_slice(&part.bytes);
+        let (pts, duration) = (MediaTime::ZERO, part.duration);
+        let chunk = Chunk { pts, duration, codec: Codec::Pcm, header: 0, bytes: bytes.freeze() };
+        Some(TimedChunk { chunk, timestamp: Instant::ZERO, codec_header: part.header.clone() })
+    };
+    // The pool has a buffer for each.
+    intro.chunks().iter().filter_map(chunk).collect()
 }
 
 /// The parts of a mount with these sources.

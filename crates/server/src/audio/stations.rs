@@ -77,13 +77,13 @@ fn run(
     let number = register_stream(number, &channel, taps, inner);
     let StationSettings { switch, crossfade, .. } = *config;
     let station_config = station::StationConfig { quantum, switch, crossfade };
-    let mount_outputs = config.mount.map(|mount| (mount, std::mem::take(&mut outputs)));
+    let mount_outputs = config.mount.as_ref().map(|mount| (mount, std::mem::take(&mut outputs)));
     let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());
     let (mut station, mut handle) = station::Station::new(station_config, now, inputs, main);
     apply_sound(&mut handle, &config.sound).map_err(io::Error::other)?;
     let mount = mount_outputs.map(|(mount, outputs)| {
-        let parts = mounts::parts(config, &mount, (&channel, quantum), (outputs, frames), inner);
+        let parts = mounts::parts(config, mount, (&channel, quantum), (outputs, frames), inner);
         mounts::start(parts, &mut handle, inner)
     });
     if let Some(sound) = last_resort {

@@ -31,6 +31,7 @@ use aulos_proto::titles::TrackMetadata;
 
 pub use encoded::{encoded_frames, encoder_format};
 pub use format::{FrameFormat, MountCodec, MountFormat, PassObstacle, UnknownMountCodec};
+pub use mp3::JoinSplice;
 use mp3::Mp3Splice;
 use ogg::OggLinks;
 

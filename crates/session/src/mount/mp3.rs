@@ -1,6 +1,6 @@
 //! MP3: a frame may need main data of the frames before it, the bit reservoir.
 
-use aulos_proto::mp3::{MAX_RESERVOIR, MainData};
+use aulos_proto::mp3::{MAX_RESERVOIR, MainData, whole_frames};
 
 /// Joins MP3 streams so that no frame needs the main data of another stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +15,11 @@ impl Mp3Splice {
         self.available = 0;
     }
 
+    /// Whether every frame that follows the last one has the main data that it needs.
+    const fn is_complete(&self) -> bool {
+        self.available == MAX_RESERVOIR
+    }
+
     /// Appends a whole frame; true if it had to be made silent.
     pub(super) fn write(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
@@ -27,5 +32,21 @@ impl Mp3Splice {
         }
         self.available = (self.available + data.own).min(MAX_RESERVOIR);
         is_missing
+    }
+}
+
+/// Makes the first frames of an MP3 stream silent whose main data are before the place where a
+/// listener joined: behind an intro, a decoder would take bytes of the intro for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JoinSplice(Mp3Splice);
+
+impl JoinSplice {
+    /// Appends the whole frames of a chunk; true when the frames of later chunks can be sent as
+    /// they are.
+    pub fn write(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> bool {
+        for (frame, _) in whole_frames(chunk) {
+            self.0.write(frame, out);
+        }
+        self.0.is_complete()
     }
 }

@@ -76,7 +76,7 @@ fn open(
         }
         false => (None, None),
     };
-    let (frames, reader) = station.mount.map(|_| frame_channel()).unzip();
+    let (frames, reader) = station.mount.as_ref().map(|_| frame_channel()).unzip();
     let (name, spec, buffer) = (&station.name, station.spec, config.buffer);
     let mut about = SourceContext { station: name, spec, quantum, buffer, pass, frames };
     let (opened, watch) = open_config(&source.config, &mut about, &mut standby, inner);
