@@ -5,6 +5,8 @@
 //! a chunk's timestamp is that count mapped by the timeline. A late source is padded with silence;
 //! it never shifts the clock. See `docs/decisions/media-time.md`.
 
+use core::ops::Range;
+
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::{Crossfade, LevelMeter, mix_in};
@@ -192,6 +194,7 @@ impl Station {
                     };
                     self.switch.set_preference(request.map(preference));
                 }
+                StationCommand::Schedule(schedule) => self.switch.set_schedule(schedule),
                 StationCommand::Flush => self.flush = true,
                 StationCommand::AddOutput(number, output) => {
                     output_bus.attach(number, output, inputs, &mut discard);
@@ -231,21 +234,23 @@ impl Station {
         for input in self.inputs.iter_mut().chain(self.last_resort.as_deref_mut()) {
             input.refill(now);
         }
-        self.choose_input(now, 0);
         self.block.reset(self.rate, self.layout);
         self.block.resize(quantum);
         self.block.pts = self.next;
         self.altered = None;
-        let mut filled = self.fill(now, 0);
-        // An input that ended inside this quantum is followed by the next one without a gap.
-        for _ in 0..self.inputs.len() {
-            if filled == quantum.as_usize() || !self.choose_input(now, filled) {
-                break;
+        let (mut filled, mut silent, mut start) = (0, 0, 0);
+        self.switch.follow_schedule(self.timeline.local_at(self.next));
+        loop {
+            let scheduled = self.next_scheduled_frame();
+            let end = scheduled.map_or(quantum.as_usize(), |(frame, _)| frame.max(start));
+            if start < end {
+                let played = self.render_part(now, start..end);
+                (filled, silent) = (filled.max(played), silent + (end - played) as u64);
             }
-            filled = self.fill(now, filled);
+            let Some((_, at)) = scheduled else { break };
+            self.switch.follow_schedule(at);
+            start = end;
         }
-        self.mix_outgoing_inputs(now);
-        let silent = (quantum.as_usize() - filled) as u64;
         self.status.silent_frames += silent;
         let resorts = self.active == ActiveInput::LastResort && silent == 0;
         self.status.last_resort_frames += if resorts { quantum.0 } else { 0 };
@@ -253,6 +258,32 @@ impl Station {
         self.process(now, real);
         self.level.update(self.block.samples());
         self.meter.push(self.block.samples());
+    }
+
+    /// Fills a part of the block between two changes of the schedule; returns the end of the real
+    /// frames.
+    fn render_part(&mut self, now: Instant, part: Range<usize>) -> usize {
+        self.choose_input(now, part.start, false);
+        let mut filled = self.fill(now, part.clone());
+        // An input that ended inside this part is followed by the next one without a gap.
+        for _ in 0..self.inputs.len() {
+            if filled == part.end || !self.choose_input(now, filled, true) {
+                break;
+            }
+            filled = self.fill(now, filled..part.end);
+        }
+        self.mix_outgoing_inputs(now, part);
+        filled
+    }
+
+    /// The next change of the schedule in the block: its frame, and its time.
+    fn next_scheduled_frame(&self) -> Option<(usize, Instant)> {
+        let at = self.switch.next_scheduled()?;
+        let current = self.timeline.media_at(at);
+        let is_before = self.timeline.local_at(current) < at;
+        let first = if is_before { current + Frames(1) } else { current };
+        let frame = first.since(self.next);
+        (frame < self.config.quantum).then_some((frame.as_usize(), at))
     }
 
     /// Processes the block, of which the first `real` frames come from a source, and feeds the
@@ -285,8 +316,9 @@ impl Station {
         self.output_bus.feed_record_taps(&self.block, self.timeline, on_air);
     }
 
-    /// Runs the switch; a change starts a cross-fade at frame `at` of the block.
-    fn choose_input(&mut self, now: Instant, at: usize) -> bool {
+    /// Runs the switch; a change starts a cross-fade at frame `at` of the block, where the last
+    /// input may have ended.
+    fn choose_input(&mut self, now: Instant, at: usize, has_ended: bool) -> bool {
         self.facts.clear();
         self.facts.extend(self.inputs.iter().map(Input::facts));
         let changed = self.switch.decide(now, &self.facts);
@@ -296,7 +328,7 @@ impl Station {
             if !self.port.notify(StationReply::Switched(event)) {
                 self.status.switch_events_lost += 1;
             }
-            self.begin_fade(now, changed.to, at);
+            self.begin_fade(now, changed.to, at, has_ended);
         }
         for (index, input) in self.inputs.iter_mut().enumerate() {
             let audible = self.fade.as_ref().is_some_and(|fade| fade.contains(index));
@@ -305,13 +337,17 @@ impl Station {
         changed.is_some()
     }
 
-    fn begin_fade(&mut self, now: Instant, to: Option<usize>, at: usize) {
+    fn begin_fade(&mut self, now: Instant, to: Option<usize>, at: usize, has_ended: bool) {
         let (due, rest) = (self.poll_timeout(), self.config.quantum - Frames::from(at));
         let (to, starts) = match (to.and_then(|to| self.inputs.get_mut(to)), to) {
             (Some(input), Some(to)) => {
                 input.restart_servo();
                 let starts = input.is_at_sender_start();
                 let audible = self.fade.as_ref().is_some_and(|fade| fade.contains(to));
+                if !audible && at > 0 && !has_ended {
+                    // Off air it would have advanced with the quantum.
+                    input.skip_live(now, Frames::from(at));
+                }
                 if !audible {
                     let held = if starts { input.latency() } else { Span::ZERO };
                     input.align(due, rest, held);
@@ -330,11 +366,11 @@ impl Station {
             },
         };
         let from = core::mem::replace(&mut self.active, to);
-        // In the middle of a quantum the old input has nothing left: the new one only fades in.
+        // An input that has ended has nothing left: the new one only fades in.
         let spent =
             |input: usize| self.inputs.get(input).is_none_or(|old| old.remaining() <= Span::ZERO);
         let from = match from {
-            _ if at > 0 => ActiveInput::Silence,
+            _ if has_ended => ActiveInput::Silence,
             ActiveInput::Input(input) if spent(input) => ActiveInput::Silence,
             from => from,
         };
@@ -349,23 +385,21 @@ impl Station {
             (ActiveInput::Silence, _) => {
                 InputCrossfade::new(from, at, length.min(self.rate.frames(FADE_IN)))
             }
-            (_, Some(last)) => InputCrossfade::after(&last, from, to, length),
+            (_, Some(last)) => InputCrossfade::after(&last, from, to, (at, length)),
             (_, None) => InputCrossfade::new(from, at, length),
         });
     }
 
-    /// Reads the active input into the block from frame `start` on; returns the end of the real
-    /// frames.
-    fn fill(&mut self, now: Instant, start: usize) -> usize {
-        let channels = self.layout.channels();
-        let out = &mut self.block.samples_mut()[start * channels..];
+    /// Reads the active input into a part of the block; returns the end of the real frames.
+    fn fill(&mut self, now: Instant, part: Range<usize>) -> usize {
+        let (channels, start, wanted) = (self.layout.channels(), part.start, part.len());
+        let out = &mut self.block.samples_mut()[start * channels..part.end * channels];
         let active = match (self.active, &mut self.last_resort) {
             (ActiveInput::Input(active), _) => active,
             (ActiveInput::LastResort, Some(sound)) => return start + sound.read(now, out).frames,
             _ => return start,
         };
         let Some(input) = self.inputs.get_mut(active) else { return start };
-        let wanted = self.config.quantum.as_usize() - start;
         let dry = input.is_running_dry(Frames::from(wanted));
         let read = input.read(now, out);
         let end = start + read.frames;
@@ -380,14 +414,15 @@ impl Station {
         end
     }
 
-    /// Mixes the outgoing inputs into the block, as long as the fade lasts.
-    fn mix_outgoing_inputs(&mut self, now: Instant) {
+    /// Mixes the outgoing inputs into a part of the block, as long as the fade lasts.
+    fn mix_outgoing_inputs(&mut self, now: Instant, part: Range<usize>) {
         let Some(mut fade) = self.fade.take() else { return };
         self.altered = Some(PassThroughState::Crossfade);
         self.shorten_fade(&mut fade);
         let channels = self.layout.channels();
-        let start = core::mem::take(&mut fade.start) * channels;
-        let wanted = fade.curve.remaining().min(self.config.quantum).as_usize() * channels;
+        let start = core::mem::take(&mut fade.start).max(part.start);
+        let wanted = fade.curve.remaining().as_usize().min(part.end - start) * channels;
+        let mixed = start * channels..part.end * channels;
         self.other.reset(self.rate, self.layout);
         self.other.resize(self.config.quantum);
         for (outgoing, gain) in fade.outgoing() {
@@ -397,12 +432,12 @@ impl Station {
                 ActiveInput::Silence => None,
             };
             let Some(input) = input else { continue };
-            let part = self.part.get_mut(..wanted).unwrap_or_default();
-            let read = input.read(now, part).frames * channels;
-            mix_in(&part[..read], gain, self.other.samples_mut());
+            let outgoing = self.part.get_mut(..wanted).unwrap_or_default();
+            let read = input.read(now, outgoing).frames * channels;
+            mix_in(&outgoing[..read], gain, &mut self.other.samples_mut()[start * channels..]);
         }
-        let outgoing = &self.other.samples()[start..];
-        fade.curve.mix(outgoing, &mut self.block.samples_mut()[start..], channels);
+        let outgoing = &self.other.samples()[mixed.clone()];
+        fade.curve.mix(outgoing, &mut self.block.samples_mut()[mixed], channels);
         self.fade = (fade.curve.remaining() > Frames::ZERO).then_some(fade);
     }
 
@@ -464,6 +499,7 @@ impl Station {
         self.status.timeline = Some(self.timeline);
         self.status.active = self.switch.active();
         self.status.preference = self.switch.preference();
+        self.status.scheduled = self.switch.scheduled_input();
         self.status.output = match (self.active, &self.fade) {
             (ActiveInput::Input(to), Some(fade)) => {
                 StationOutput::Fade { from: fade.from(), to: Some(to) }

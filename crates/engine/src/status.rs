@@ -35,6 +35,8 @@ pub struct StationStatus {
     pub output: StationOutput,
     /// The preferred input, and when the preference expires.
     pub preference: Option<Preference>,
+    /// The input to which the schedule gives precedence.
+    pub scheduled: Option<usize>,
     /// Level of the output.
     pub level: Levels,
     /// Loudness of the output, since the start or the last reset.
@@ -208,6 +210,7 @@ impl StationStatus {
             cause: None,
             output: StationOutput::LastResort,
             preference: None,
+            scheduled: None,
             level: Levels {
                 channels: 0,
                 peak: [Db::SILENCE; MAX_LEVELS],

@@ -16,6 +16,7 @@
 
 mod input;
 mod input_health_tracker;
+mod schedule;
 
 use aulos_core::{Instant, Span};
 
@@ -23,9 +24,11 @@ pub use input::{
     DEFAULT_STARTUP_WAIT, FailbackMode, FailureCounts, InputFacts, InputFault, InputHealth,
     MAX_FAILBACK_DELAY, SwitchConfig,
 };
+pub use schedule::{MAX_SCHEDULED_CHANGES, ScheduledChange, SwitchSchedule};
 
 use crate::standby::Standby;
 use input_health_tracker::InputHealthTracker;
+use schedule::ScheduledInput;
 
 /// Why the input on air changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,11 +52,13 @@ pub enum SwitchCause {
     Error,
     /// It was requested.
     Manual,
+    /// An entry of the schedule began or ended, or its input has recovered.
+    Schedule,
 }
 
 impl SwitchCause {
     /// Every cause, in numerical order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::First,
         Self::Better,
         Self::Ended,
@@ -63,6 +68,7 @@ impl SwitchCause {
         Self::DeadChannel,
         Self::Error,
         Self::Manual,
+        Self::Schedule,
     ];
 
     /// Its name in messages, hooks and the control API.
@@ -77,6 +83,7 @@ impl SwitchCause {
             Self::DeadChannel => "dead channel",
             Self::Error => "error",
             Self::Manual => "manual",
+            Self::Schedule => "schedule",
         }
     }
 }
@@ -104,8 +111,8 @@ pub struct InputChange {
     pub cause: SwitchCause,
 }
 
-/// A request for one input. It holds until it expires, is reset, or the input fails or ends after
-/// it has played.
+/// A request for one input. It holds until it expires, is reset, an entry of the schedule begins,
+/// or the input fails or ends after it has played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preference {
     /// The requested input.
@@ -125,6 +132,7 @@ pub struct Switch {
     preference: Option<Preference>,
     /// The preferred input has played because of the preference.
     preferred_played: bool,
+    scheduled: ScheduledInput,
     /// Time of the first decision, if there was one.
     first_decision: Option<Instant>,
     /// An input has been on air.
@@ -142,6 +150,7 @@ impl Switch {
             underrun_input: None,
             preference: None,
             preferred_played: false,
+            scheduled: ScheduledInput::default(),
             first_decision: None,
             started: false,
         }
@@ -162,10 +171,11 @@ impl Switch {
         let to = match preferred {
             Some(preferred) => Some(preferred),
             // Only the first input may play while the startup wait lasts.
-            None if waits => self.is_good(0).then_some(0),
-            None => self.choose(facts),
+            None if waits => Some(self.first()).filter(|first| self.is_good(*first)),
+            None => self.scheduled().or_else(|| self.choose(facts)),
         };
-        self.update_needed(waits, facts);
+        self.update_needed(now, waits, facts);
+        let rescheduled = core::mem::take(&mut self.scheduled.changed);
         if to == self.active && self.underrun_input.is_none() {
             return None;
         }
@@ -174,7 +184,10 @@ impl Switch {
         // An underrun is the cause, whatever has arrived for that input since.
         let cause = match starved {
             Some(_) => SwitchCause::Late,
-            None => self.cause(from, to, preferred),
+            None => {
+                let by_schedule = rescheduled || (to.is_some() && to == self.scheduled.input());
+                self.cause(from, to, preferred, by_schedule)
+            }
         };
         self.active = to;
         self.started |= to.is_some();
@@ -198,6 +211,7 @@ impl Switch {
             let input = moved(Some(preference.input))?;
             Some(Preference { input, ..preference })
         });
+        self.scheduled.rearrange(moved);
         let record = |old: &Option<usize>| {
             old.and_then(|old| self.inputs.get(old).copied()).unwrap_or(InputHealthTracker::NEW)
         };
@@ -222,6 +236,34 @@ impl Switch {
         if self.preference.is_none() {
             self.inputs.iter_mut().for_each(|record| record.barred = false);
         }
+    }
+
+    /// Replaces the schedule. An input that does not exist is none.
+    pub fn set_schedule(&mut self, schedule: SwitchSchedule) {
+        self.scheduled.replace(schedule);
+    }
+
+    /// Carries out the changes of the schedule that are due at `time`. The beginning of an entry
+    /// ends a preference.
+    ///
+    /// # Real-time
+    /// Constant time.
+    pub fn follow_schedule(&mut self, time: Instant) {
+        if self.scheduled.advance(time) {
+            self.preference = None;
+        }
+    }
+
+    /// The input to which the schedule gives precedence now.
+    #[must_use]
+    pub const fn scheduled_input(&self) -> Option<usize> {
+        self.scheduled.input()
+    }
+
+    /// When the next change of the schedule is due.
+    #[must_use]
+    pub fn next_scheduled(&self) -> Option<Instant> {
+        self.scheduled.next()
     }
 
     /// The active preference.
@@ -283,6 +325,16 @@ impl Switch {
         playable.then_some(input)
     }
 
+    /// The scheduled input, if it can play. It is not barred: the schedule asks for it.
+    fn scheduled(&self) -> Option<usize> {
+        self.scheduled.input().filter(|input| self.is_healthy(*input))
+    }
+
+    /// The input of the highest priority.
+    fn first(&self) -> usize {
+        self.scheduled.input().filter(|input| *input < self.inputs.len()).unwrap_or(0)
+    }
+
     fn choose(&self, facts: &[InputFacts]) -> Option<usize> {
         let first = |is: &dyn Fn(&InputHealthTracker, &InputFacts) -> bool| {
             self.inputs.iter().zip(facts).position(|(record, facts)| is(record, facts))
@@ -320,17 +372,21 @@ impl Switch {
         self.is_healthy(input) && self.inputs.get(input).is_some_and(|record| !record.barred)
     }
 
-    /// Updates which inputs are needed: the one on air, the preferred one, and those that may have
-    /// to play because no input before them is healthy.
-    fn update_needed(&mut self, waits: bool, facts: &[InputFacts]) {
-        let (active, preferred) = (self.active, self.preference.map(|preferred| preferred.input));
+    /// Updates which inputs are needed: the one on air, the preferred one, the scheduled one, and
+    /// those that may have to play because no input before them is healthy.
+    fn update_needed(&mut self, now: Instant, waits: bool, facts: &[InputFacts]) {
+        let wanted = [
+            self.active,
+            self.preference.map(|preferred| preferred.input),
+            self.scheduled.input(),
+            self.scheduled.coming(now),
+        ];
+        let first = self.first();
         let mut covered = false;
         for (index, (record, facts)) in self.inputs.iter_mut().zip(facts).enumerate() {
-            let needed = !covered && (index == 0 || !waits);
-            record.needed = facts.standby == Standby::Hot
-                || needed
-                || active == Some(index)
-                || preferred == Some(index);
+            let needed = !covered && (index == first || !waits);
+            record.needed =
+                facts.standby == Standby::Hot || needed || wanted.contains(&Some(index));
             covered |= matches!(record.health, InputHealth::Healthy { .. });
         }
     }
@@ -340,6 +396,7 @@ impl Switch {
         from: Option<usize>,
         to: Option<usize>,
         preferred: Option<usize>,
+        by_schedule: bool,
     ) -> SwitchCause {
         let Some(from) = from else { return SwitchCause::First };
         match self.health(from) {
@@ -348,6 +405,7 @@ impl Switch {
                 self.failures(from).last.map_or(SwitchCause::Error, SwitchCause::from)
             }
             _ if preferred.is_some() => SwitchCause::Manual,
+            _ if by_schedule => SwitchCause::Schedule,
             _ if to.is_none_or(|to| to > from) => SwitchCause::Ended,
             _ => SwitchCause::Better,
         }

@@ -14,7 +14,7 @@ use crate::loudness_processor::{Chain, MAX_PARTS, NormalizerConfig, ProcessorCom
 use crate::output_bus::{BusOutput, MAX_BUS_OUTPUTS, TooManyOutputs};
 use crate::overlay::MAX_OVERLAYS;
 use crate::status::StationStatus;
-use crate::switch::InputChange;
+use crate::switch::{InputChange, SwitchSchedule};
 
 /// A request for an input and for how long, or `None` to let the switch choose.
 pub type PreferenceRequest = Option<(usize, Option<Span>)>;
@@ -139,6 +139,12 @@ impl StationHandle {
     /// Prefers an input, or ends the preference.
     pub fn set_preference(&mut self, request: PreferenceRequest) {
         self.port.send(StationCommand::Prefer(request));
+    }
+
+    /// Replaces the schedule. A change applies to the first frame whose time on the station's
+    /// timeline is not before it.
+    pub fn set_schedule(&mut self, schedule: SwitchSchedule) {
+        self.port.send(StationCommand::Schedule(schedule));
     }
 
     /// Discards the audio that the station's senders have sent and that has not been played yet.
@@ -266,6 +272,7 @@ pub(super) type StationPort = RealTimePort<StationCommand, StationReply>;
 pub(super) enum StationCommand {
     ResetLoudness,
     Prefer(PreferenceRequest),
+    Schedule(SwitchSchedule),
     Flush,
     AddOutput(u64, BusOutput),
     RemoveOutput(u64),
@@ -286,6 +293,7 @@ impl Message for StationCommand {
             Self::Play(_) | Self::PlayOn(..) => announce::REPORTS,
             Self::ResetLoudness
             | Self::Prefer(_)
+            | Self::Schedule(_)
             | Self::Flush
             | Self::RemoveOutput(_)
             | Self::Loudness(_)
@@ -300,6 +308,7 @@ impl Message for StationCommand {
             | (Self::Cancel(new), Self::Cancel(older)) => new == older,
             (Self::ResetLoudness, Self::ResetLoudness)
             | (Self::Prefer(_), Self::Prefer(_))
+            | (Self::Schedule(_), Self::Schedule(_))
             | (Self::Flush, Self::Flush)
             | (Self::Equalizer(_), Self::Equalizer(_)) => true,
             _ => false,

@@ -36,12 +36,17 @@ impl InputCrossfade {
     }
 
     /// A fade from an input that was itself still fading in by `last`, to one that may still be
-    /// fading out.
-    pub(super) fn after(last: &Self, from: ActiveInput, to: ActiveInput, length: Frames) -> Self {
+    /// fading out. It has a start and a length.
+    pub(super) fn after(
+        last: &Self,
+        from: ActiveInput,
+        to: ActiveInput,
+        (start, length): (usize, Frames),
+    ) -> Self {
         let (going, coming) = last.curve.current_gains();
         let mut old = last.outgoing.map(|(active, gain)| (active, gain * going));
         let present = old.iter().find(|(active, _)| *active == to).map_or(0.0, |(_, gain)| *gain);
-        let mut next = Self::new(from, 0, length);
+        let mut next = Self::new(from, start, length);
         next.curve = next.curve.from_gain(present);
         // The curve is entered partway, where the outgoing signal is already attenuated.
         let lost = next.curve.current_gains().0.max(f32::MIN_POSITIVE);

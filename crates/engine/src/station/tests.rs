@@ -10,6 +10,7 @@ mod overlay;
 mod pass_through;
 mod rate_change;
 mod recorder;
+mod schedule;
 
 use aulos_core::{Db, HEADROOM, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;

@@ -2,6 +2,7 @@
 
 mod preferences;
 mod properties;
+mod schedule;
 
 use aulos_dsp::silence::SilenceVerdict;
 
@@ -69,6 +70,7 @@ impl World {
             }
         }
         let facts: Vec<InputFacts> = self.senders.iter().map(facts).collect();
+        self.switch.follow_schedule(now);
         if let Some(changed) = self.switch.decide(now, &facts) {
             self.changes.push(((now - Instant::ZERO).as_millis() - 1_000, changed));
         }

@@ -26,7 +26,7 @@ use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source, SourceItem
 use aulos_engine::standby::{self, LinkState, Standby, StandbyHandle};
 use aulos_engine::station::{Station, StationConfig, StationEvent, StationHandle};
 use aulos_engine::swappable_source::swappable_source;
-use aulos_engine::switch::SwitchConfig;
+use aulos_engine::switch::{ScheduledChange, SwitchConfig};
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
 
@@ -214,6 +214,15 @@ impl World {
             1_050 => self.handle.set_preference(Some((1, Some(Span::from_millis(500))))),
             1_120 => self.handle.set_preference(Some((self.keepers.len(), None))),
             1_170 => self.handle.set_preference(None),
+            // An entry of the schedule begins and ends inside a quantum.
+            1_250 => {
+                let change = |millis, input, begins| {
+                    let at = self.now + Span::from_micros(millis * 1_000 + 123);
+                    Some(ScheduledChange { at, input, begins })
+                };
+                let begins = Some(step);
+                self.handle.set_schedule([change(100, Some(1), begins), change(900, None, None)]);
+            }
             _ => {}
         }
         let told = if step % 700 < 10 { LinkState::Broken } else { LinkState::Healthy };

@@ -17,8 +17,18 @@ use super::table::{Metric, RecorderView, Series, Values};
 const STATES: &[&str] = &["playing", "silent", "last_resort", "stopped"];
 
 /// In the order of [`SwitchCause::ALL`].
-const CAUSES: [&str; SwitchCause::ALL.len()] =
-    ["first", "better", "ended", "late", "silent", "dc", "dead_channel", "error", "manual"];
+const CAUSES: [&str; SwitchCause::ALL.len()] = [
+    "first",
+    "better",
+    "ended",
+    "late",
+    "silent",
+    "dc",
+    "dead_channel",
+    "error",
+    "manual",
+    "schedule",
+];
 
 const POINTS: &[&str] = &["in", "out"];
 const LATENCY_PARTS: &[&str] = &["input", "look_ahead", "client"];

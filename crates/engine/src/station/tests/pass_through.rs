@@ -21,7 +21,7 @@ struct Origin {
     duration: u64,
     next: u64,
     /// Chunks that it withholds, and how many it sends twice.
-    lost: std::ops::Range<u64>,
+    lost: Range<u64>,
     doubles: u64,
     sends: bool,
 }
