@@ -61,6 +61,10 @@ pub enum HookEventKind {
     Sound,
     /// The true peak of the output exceeds the ceiling.
     OverCeiling,
+    /// An entry of the schedule has begun.
+    ScheduleBegan,
+    /// An entry of the schedule has ended, or another one counts.
+    ScheduleEnded,
     /// A recording's file is complete.
     Recorded,
     /// A recording has a problem, or will have one soon.
@@ -73,12 +77,14 @@ pub enum HookEventKind {
 
 impl HookEventKind {
     /// The values of a hook's `on` key.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Fallback,
         Self::Recovered,
         Self::Silence,
         Self::Sound,
         Self::OverCeiling,
+        Self::ScheduleBegan,
+        Self::ScheduleEnded,
         Self::Recorded,
         Self::RecorderTrouble,
         Self::RecorderRecovered,
@@ -93,6 +99,8 @@ impl HookEventKind {
             Self::Silence => "silence",
             Self::Sound => "sound",
             Self::OverCeiling => "over-ceiling",
+            Self::ScheduleBegan => "schedule-began",
+            Self::ScheduleEnded => "schedule-ended",
             Self::Recorded => "recorded",
             Self::RecorderTrouble => "recorder-trouble",
             Self::RecorderRecovered => "recorder-recovered",

@@ -55,6 +55,7 @@ pub use station::mount::{MountSettings, OWN_PATHS};
 pub use station::push::PushSettings;
 pub use station::record::{RecorderSettings, rotation_for};
 pub use station::rtp::RtpOutputSettings;
+pub use station::schedule::{ScheduleDays, ScheduleEntry, ScheduleSettings, ScheduleTime};
 pub use station::sound::ProcessingSettings;
 pub use station::stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
 pub use station::upload::UploadTarget;

@@ -38,6 +38,10 @@ pub const INPUT_BUFFER_MS: RangeInclusive<u32> = 0..=60_000;
 pub const CROSSFADE_MS: RangeInclusive<u32> = 0..=10_000;
 /// Up to an hour, which is as good as never.
 pub const FAILBACK_DELAY_S: RangeInclusive<u32> = 0..=3_600;
+/// An hour of each day of a week has 168; the control plane passes over all at each change.
+pub const MAX_SCHEDULE_ENTRIES: usize = 500;
+/// From a jingle to a week, after which a weekly entry begins anew.
+pub const SCHEDULE_FOR: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(604_800);
 /// Below any wanted sound, and down to below the noise of a 24-bit converter.
 pub const SILENCE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 /// A silence alarm after more than a day would be useless.

@@ -27,6 +27,7 @@ use crate::station::icy::IcyConfig;
 use crate::station::push::PushConfig;
 use crate::station::record::RecordConfig;
 use crate::station::rtp::RtpConfig;
+use crate::station::schedule::{ScheduleEntryConfig, ZoneConfig};
 use crate::station::sound::{BandConfig, NormalizeConfig};
 
 keys! {
@@ -184,6 +185,10 @@ keys! {
         sources: Vec<SourceEntry>, required "sources = [\"tcp://0.0.0.0:4953\", \"demo://\"]";
         /// Failover between sources.
         switch: SwitchConfig;
+        /// Sources that have precedence at their times, such as the news.
+        schedule: Vec<ScheduleEntryConfig>;
+        /// Time zone of `schedule`, by its name in the zone database, as in `Europe/Vienna`.
+        timezone: Option<ZoneConfig>, default_doc "that of the system";
         /// Silence detection.
         silence: SilenceConfig;
         /// Loudness normalization of the programme.

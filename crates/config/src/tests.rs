@@ -7,6 +7,7 @@ mod machine;
 mod mounts;
 mod records;
 mod relays;
+mod schedule;
 mod security;
 mod sound;
 mod sources;

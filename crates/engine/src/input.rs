@@ -326,13 +326,6 @@ impl Input {
         self.finish_earlier_rate(now);
     }
 
-    /// As [`Self::skip`], but leaves a source that is paced on demand alone.
-    pub(crate) fn skip_live(&mut self, now: Instant, frames: Frames) {
-        if self.timing.pacing != Pacing::OnDemand {
-            self.skip(now, frames);
-        }
-    }
-
     /// Discards all audio that a sender has sent; a source that is paced on demand is left alone.
     ///
     /// # Real-time

@@ -344,9 +344,10 @@ impl Station {
                 input.restart_servo();
                 let starts = input.is_at_sender_start();
                 let audible = self.fade.as_ref().is_some_and(|fade| fade.contains(to));
-                if !audible && at > 0 && !has_ended {
+                let is_live = input.facts().pacing != source::Pacing::OnDemand;
+                if !audible && at > 0 && is_live && !has_ended {
                     // Off air it would have advanced with the quantum.
-                    input.skip_live(now, Frames::from(at));
+                    input.skip(now, Frames::from(at));
                 }
                 if !audible {
                     let held = if starts { input.latency() } else { Span::ZERO };

@@ -35,9 +35,12 @@ function awaitsSender(source) {
   return hasStarted === false && source.state !== "failed" && (state === "connecting" || state === "priming") && WRITTEN.test(source.uri);
 }
 
+/** The name of the source that was selected, by hand or by the schedule, or null. */
+const selectedSource = station => station.switch.preferred ?? station.switch.scheduled ?? null;
+
 /** The source that should be on air: the selected one, else the first that is always there. */
 function firstChoice(station) {
-  const { preferred } = station.switch;
+  const preferred = selectedSource(station);
   return station.sources.find(source => preferred === null ? !source.dj || source.dj.on_air : source.name === preferred);
 }
 
@@ -45,7 +48,7 @@ function firstChoice(station) {
 export function replacedSource(station) {
   const first = firstChoice(station);
   const order = station.sources.map(source => source.name);
-  const isBehind = station.switch.preferred !== null || order.indexOf(station.active) > order.indexOf(first?.name);
+  const isBehind = selectedSource(station) !== null || order.indexOf(station.active) > order.indexOf(first?.name);
   return first && station.active && station.active !== first.name && isBehind ? first : null;
 }
 
@@ -65,7 +68,7 @@ export function stationCondition(station) {
   } else if (station.switch.output === "last resort" && station.switch.last_resort_ms > 0) {
     text = "Last resort";
     add(BROKEN, "no source has audio; the last resort plays");
-  } else if (replaced && (station.switch.preferred !== null || !awaitsSender(replaced))) {
+  } else if (replaced && (selectedSource(station) !== null || !awaitsSender(replaced))) {
     text = "On fallback";
     add(ATTENTION, `on fallback: ${station.active} plays in place of ${replaced.name} (${sourceCondition(replaced, station).text})`);
   } else if (station.state === "silent") {

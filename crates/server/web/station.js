@@ -32,19 +32,27 @@ function usePolled(method, station, wanted) {
   return wanted ? result : null;
 }
 
+/** The active entry of a schedule and the next one, in the local time of the station. */
+function scheduleText({ active, next: [next] }) {
+  const time = at => at.slice(0, 16).replace("T", " ");
+  const now = active ? `${active.source} is scheduled until ${time(active.until)}` : "No source is scheduled now";
+  return `${now}; ${next ? `next ${next.source} at ${time(next.from)}` : "no entry follows"}.`;
+}
+
 function Sources({ station }) {
   const measured = usePolled("Aulos.GetLoudness", station.name, true)?.sources ?? [];
   const { preferred } = station.switch, select = may("Aulos.SetSource");
   const set = source => act("Aulos.SetSource", { station: station.name, source });
   return html`<section class="card" aria-labelledby="sources"><header><h2 id="sources">Sources</h2>
       ${select && preferred !== null ? html`<button type="button" onClick=${() => set(null)}>Automatic<span class="visually-hidden"> selection of the source</span></button>` : ""}</header>
+    ${station.schedule ? html`<p class="dim">${scheduleText(station.schedule)}</p>` : ""}
     <ol class="rows sources">${station.sources.map((source, index) => {
       const { kind, text } = sourceCondition(source, station), { momentary_lufs: m, integrated_lufs: i } = measured[index]?.loudness ?? {};
       const dj = source.dj?.on_air ? `${source.dj.name || source.dj.user_agent || "live source"} from ${source.dj.from}` : "";
       const chosen = source.name === preferred;
       return html`<li key=${source.name} class=${"source " + kind}>
         <span class="dot" aria-hidden="true"></span>
-        <div class="about"><strong>${source.name}</strong> <span class="what">${text}</span>${chosen ? html` <span class="dim">selected</span>` : ""}
+        <div class="about"><strong>${source.name}</strong> <span class="what">${text}</span>${chosen ? html` <span class="dim">selected</span>` : ""}${source.name === station.switch.scheduled ? html` <span class="dim">scheduled</span>` : ""}
           <p class="path dim">${source.uri}</p>${dj ? html`<p>${dj}</p>` : ""}</div>
         <span class="number dim">${m === null || m === undefined ? "" : html`<span>M ${lufs(m)}</span>`}${i === null || i === undefined ? "" : html`<span>I ${lufs(i)}</span>`}</span>
         ${select && station.sources.length > 1 ? html`<button type="button" aria-pressed=${chosen} onClick=${() => set(chosen ? null : source.name)}>Play<span class="visually-hidden"> ${source.name}</span></button>` : ""}

@@ -207,3 +207,40 @@ fn control_scripts_start_and_end_with_their_stations() {
     eventually(|| !two.exists());
     assert_eq!(log().lines().count(), 2, "{}", log());
 }
+
+#[test]
+fn another_schedule_leaves_the_station_running() {
+    let server = Server::start();
+    let scheduled = |entries: &str| {
+        let keys = format!("name = \"default\"\ntimezone = \"UTC\"\nschedule = [{entries}]");
+        TWO_STATIONS.replacen("name = \"default\"", &keys, 1)
+    };
+    let source = |server: &Server| {
+        let stations = server.controller().call("Aulos.GetStatus", json!({}));
+        let station = &stations["result"]["stations"][0];
+        (station["sources"][0]["name"].clone(), station["schedule"].clone())
+    };
+    let (name, schedule) = source(&server);
+    assert_eq!(schedule, Value::Null);
+    let name = name.as_str().unwrap();
+    // Entries of a week are active at every time.
+    let entry = format!("{{ at = \"Mon 00:00\", for = \"7d\", source = \"{name}\" }}");
+    let adjusted = nothing_but(json!({ "adjusted": ["default"] }));
+    assert_eq!(reload(&server, &scheduled(&entry)), adjusted);
+    assert_eq!(touched(&server), (vec![], vec![], vec![]));
+    let told = server.backend.schedules.lock().unwrap().pop();
+    let Some((0, [Some(now), Some(next)])) = told else { panic!("{told:?}") };
+    assert_eq!((now.input, next.input), (Some(0), Some(0)));
+    assert!(now.begins.is_some() && now.begins != next.begins, "{now:?} {next:?}");
+    let (_, schedule) = source(&server);
+    assert_eq!(schedule["active"]["source"], name);
+    assert_eq!(schedule["next"].as_array().unwrap().len(), 5);
+    let kind = json!({ "kind": "schedule" });
+    let events = server.controller().call("Aulos.GetEvents", kind)["result"].clone();
+    assert!(events.to_string().contains("is scheduled until"), "{events}");
+
+    assert_eq!(reload(&server, TWO_STATIONS), adjusted);
+    assert_eq!(touched(&server), (vec![], vec![], vec![]));
+    assert_eq!(server.backend.schedules.lock().unwrap().pop(), Some((0, [None, None])));
+    assert_eq!(source(&server).1, Value::Null);
+}

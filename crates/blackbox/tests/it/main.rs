@@ -66,6 +66,7 @@ mod relay;
 mod reload;
 mod retry;
 mod rpc;
+mod schedule;
 mod sipp;
 mod snapcast_source;
 mod snapweb;

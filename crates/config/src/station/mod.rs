@@ -9,6 +9,7 @@ pub(crate) mod output;
 pub(crate) mod push;
 pub(crate) mod record;
 pub(crate) mod rtp;
+pub(crate) mod schedule;
 pub(crate) mod sound;
 pub(crate) mod stream;
 pub(crate) mod upload;
@@ -36,6 +37,7 @@ use crate::station::mount::MountSettings;
 use crate::station::push::PushSettings;
 use crate::station::record::RecorderSettings;
 use crate::station::rtp::RtpOutputSettings;
+use crate::station::schedule::ScheduleSettings;
 use crate::station::sound::{
     ProcessingSettings, default_normalizer_config, resolve_equalizer, resolve_normalize,
 };
@@ -61,6 +63,8 @@ pub struct StationSettings {
     pub switch: SwitchConfig,
     /// Length of the cross-fade between sources; zero cuts.
     pub crossfade: Span,
+    /// Sources that have precedence at their times.
+    pub schedule: Option<ScheduleSettings>,
     /// Silence detection.
     pub silence: SilenceConfig,
     /// Normalizer and equalizer.
@@ -136,6 +140,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
         problems.add_with_hint(at, message, "20 chunks or more are usual");
     }
     let base = default_normalizer_config(LookAhead::Full);
+    let sources = sources(config, spec, problems);
     StationSettings {
         name,
         codec,
@@ -143,7 +148,13 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
         spec,
         chunk_ms,
         buffer_ms,
-        sources: sources(config, spec, problems),
+        schedule: schedule::resolve(
+            &config.schedule,
+            config.timezone.as_ref(),
+            &sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
+            problems,
+        ),
+        sources,
         switch: fallback::switch(&config.switch),
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
         silence: fallback::silence(&config.silence),

@@ -34,6 +34,7 @@ use aulos_config::{
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
+use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
 use aulos_proto::titles::TrackMetadata;
 
@@ -197,6 +198,10 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// Skips the file that a source of a station plays, as an index in `StationSettings::sources`.
     /// False if the station does not run or the source has no files. Does not wait.
     fn skip_track(&self, station: usize, source: usize) -> bool;
+
+    /// Replaces the schedule of a station, with sources as indices in `StationSettings::sources`. Does
+    /// not wait.
+    fn set_schedule(&self, station: usize, schedule: SwitchSchedule);
 
     /// What happened on all stations since the last call; called about ten times a second.
     fn programme_events(&self) -> Vec<ProgrammeEvent>;

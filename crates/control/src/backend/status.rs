@@ -205,7 +205,7 @@ impl StationReport {
 /// What is on air and why, and the condition of the inputs; without levels, times and counts of
 /// chunks.
 fn machine_at_rest(machine: &StationStatus) -> StationStatus {
-    let StationStatus { active, cause, output, switches_by, .. } = *machine;
+    let StationStatus { active, cause, output, switches_by, scheduled, .. } = *machine;
     let preference = machine.preference.map(|one| Preference { until: None, ..one });
     let inputs = machine.inputs.map(|input| InputState {
         health: match input.health {
@@ -219,7 +219,7 @@ fn machine_at_rest(machine: &StationStatus) -> StationStatus {
         ..InputState::NEW
     });
     let rest = StationStatus::new(Instant::ZERO);
-    StationStatus { active, cause, output, switches_by, preference, inputs, ..rest }
+    StationStatus { active, cause, output, switches_by, preference, scheduled, inputs, ..rest }
 }
 
 /// Milliseconds from a source to a listener; the total latency is their sum.

@@ -102,6 +102,12 @@ impl Control {
             counters: Counters::default(),
         };
         control.restore(saved);
+        // The station of an entry that has begun plays it from its first frame on.
+        let (mut subjects, outside) = (control.lock(), control.outside());
+        for number in 0..subjects.stations.end() {
+            subjects.stations.follow_schedule(number, outside);
+        }
+        drop(subjects);
         control
     }
 

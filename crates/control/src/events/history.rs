@@ -41,6 +41,8 @@ pub enum EventKind {
     Relay,
     /// A reload of the configuration.
     Configuration,
+    /// An entry of a station's schedule that begins or ends.
+    Schedule,
 }
 
 /// The names of the kinds in the API.
@@ -56,6 +58,7 @@ pub const EVENT_KINDS: &[&str] = &[
     "output",
     "relay",
     "configuration",
+    "schedule",
 ];
 
 impl EventKind {

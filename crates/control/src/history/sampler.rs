@@ -141,15 +141,16 @@ fn is_on_last_resort(status: &StationReport) -> bool {
     status.is_on_last_resort() && status.machine.last_resort_frames > 0
 }
 
-/// Whether another source than the first choice is on air: the preferred one, else the first that
-/// is always there. The page judges in the same way (`condition.js`).
+/// Whether another source than the first choice is on air: the preferred one, else the scheduled
+/// one, else the first that is always there. The page judges in the same way (`condition.js`).
 fn is_on_fallback(status: &StationReport) -> bool {
     let Some(active) = status.machine.active else { return false };
     if is_on_last_resort(status) {
         return false;
     }
-    if let Some(preference) = status.machine.preference {
-        return active != preference.input;
+    let preferred = status.machine.preference.map(|preference| preference.input);
+    if let Some(chosen) = preferred.or(status.machine.scheduled) {
+        return active != chosen;
     }
     let waits = |number: usize| {
         let live = status.live_inputs.get(number).and_then(Option::as_ref);
@@ -196,6 +197,13 @@ mod tests {
             (StationReport::default(), false),
         ] {
             assert_eq!(is_on_fallback(&status), expected, "{status:?}");
+        }
+        for (active, preferred, expected) in
+            [(1, None, false), (0, None, true), (0, Some(0), false), (1, Some(0), true)]
+        {
+            let mut status = on_air(active, preferred, &[]);
+            status.machine.scheduled = Some(1);
+            assert_eq!(is_on_fallback(&status), expected, "{active} {preferred:?}");
         }
         let mut resort = on_air(1, None, &[]);
         resort.machine.output = StationOutput::LastResort;

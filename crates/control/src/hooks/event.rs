@@ -59,6 +59,22 @@ pub enum HookEvent {
         /// The number of polls that found a peak above the ceiling.
         times: u64,
     },
+    /// An entry of the schedule has begun.
+    ScheduleBegan {
+        /// The source that has precedence.
+        source: String,
+        /// The time of the entry, as written.
+        at: String,
+        /// When it ends, after RFC 3339.
+        until: String,
+    },
+    /// An entry of the schedule has ended, or another one counts.
+    ScheduleEnded {
+        /// The source that had precedence.
+        source: String,
+        /// The time of the entry, as written.
+        at: String,
+    },
     /// An event of a recorder: its kind, text and figures.
     Recorder {
         /// Its kind.
@@ -80,6 +96,8 @@ impl HookEvent {
             Self::Silence { .. } => HookEventKind::Silence,
             Self::Sound { .. } => HookEventKind::Sound,
             Self::OverCeiling { .. } => HookEventKind::OverCeiling,
+            Self::ScheduleBegan { .. } => HookEventKind::ScheduleBegan,
+            Self::ScheduleEnded { .. } => HookEventKind::ScheduleEnded,
             Self::Recorder { kind, .. } => *kind,
             Self::Test => HookEventKind::Test,
         }
@@ -108,6 +126,10 @@ impl HookEvent {
                 let (peak, ceiling) = (peak.get(), ceiling.get());
                 format!("true peak {peak:+.1} dBTP exceeds the ceiling of {ceiling:+.1} dBTP")
             }
+            Self::ScheduleBegan { source, at, until } => {
+                format!("{source} is scheduled until {until} ({at})")
+            }
+            Self::ScheduleEnded { source, at } => format!("{source} is not scheduled now ({at})"),
             Self::Recorder { text, .. } => text.clone(),
             Self::Test => "test event".to_owned(),
         }
@@ -139,6 +161,10 @@ impl HookEvent {
                 "ceiling_dbtp": tenths(ceiling.get()),
                 "times": times,
             }),
+            Self::ScheduleBegan { source, at, until } => {
+                json!({ "source": source, "at": at, "until": until })
+            }
+            Self::ScheduleEnded { source, at } => json!({ "source": source, "at": at }),
             Self::Recorder { figures, .. } => figures.clone(),
             Self::Test => json!({}),
         }

@@ -95,7 +95,11 @@ impl StationWatch {
         let name = |index: Option<usize>| source_name(station, index);
         let failed = !matches!(
             cause,
-            SwitchCause::First | SwitchCause::Better | SwitchCause::Ended | SwitchCause::Manual
+            SwitchCause::First
+                | SwitchCause::Better
+                | SwitchCause::Ended
+                | SwitchCause::Manual
+                | SwitchCause::Schedule
         );
         if after > before && (failed || to.is_none() && cause != SwitchCause::Manual) {
             let lost = self.lost_source.get_or_insert(LostSource { rank: before, since: now });

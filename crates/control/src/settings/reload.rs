@@ -29,7 +29,7 @@ pub struct ReloadReport {
     pub added: Vec<String>,
     /// Stations that were replaced under the same name.
     pub changed: Vec<String>,
-    /// Stations that continue with other normalizer, equalizer, push, RTP or recorder settings.
+    /// Stations that continue with other normalizer, equalizer, push, RTP, recorder or schedule settings.
     pub adjusted: Vec<String>,
     /// Removed stations.
     pub removed: Vec<String>,
@@ -242,6 +242,7 @@ impl Reload<'_> {
                     self.subjects.clients.registry.add_station(number, info);
                 }
                 self.subjects.stations.set(number, StationSlot::new(station.clone(), None));
+                self.subjects.stations.follow_schedule(number, self.outside);
                 self.report.added.push(name.clone());
             }
             Err(error) => self.report.failed.push(format!("{name}: {error}")),
@@ -272,15 +273,18 @@ impl Reload<'_> {
         if let Some(old) = self.subjects.stations.remove(number) {
             // Trouble that hooks have reported still needs its end event.
             new.watch = old.watch;
+            new.schedule = old.schedule;
+            new.schedule.renew(true);
             if old.station.plugin == station.plugin {
                 (new.properties, new.plugin) = (old.properties, old.plugin);
             }
         }
         self.subjects.stations.set(number, new);
+        self.subjects.stations.follow_schedule(number, self.outside);
         self.report.changed.push(name.clone());
     }
 
-    /// Updates pushes, RTP outputs and recorders of a station that continues.
+    /// Updates pushes, RTP outputs, recorders and the schedule of a station that continues.
     fn update_outputs(&mut self, number: usize, before: &StationSettings, now: &StationSettings) {
         let backend = self.outside.backend;
         if before.records != now.records {
@@ -297,8 +301,11 @@ impl Reload<'_> {
             station.records.clone_from(&now.records);
             station.pushes.clone_from(&now.pushes);
             station.rtp.clone_from(&now.rtp);
+            station.schedule.clone_from(&now.schedule);
+            slot.schedule.renew(false);
             slot.added = None;
         }
+        self.subjects.stations.follow_schedule(number, self.outside);
     }
 
     /// Updates normalizer and equalizer of a station that continues.
@@ -372,5 +379,6 @@ fn keep_fixed(old: &ResolvedConfig, new: &mut ResolvedConfig) -> Vec<&'static st
 fn is_live_change(asked: StationSettings, station: &StationSettings) -> bool {
     let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
     let (rtp, records) = (station.rtp.clone(), station.records.clone());
-    StationSettings { sound, pushes, rtp, records, ..asked } == *station
+    let schedule = station.schedule.clone();
+    StationSettings { sound, pushes, rtp, records, schedule, ..asked } == *station
 }

@@ -98,6 +98,7 @@ pub(crate) fn switch_event(station: &StationSettings, switched: InputChange) -> 
         }
         SwitchCause::Ended => (EventSeverity::Info, format!("{from} ended; playing {to}")),
         SwitchCause::Manual => (EventSeverity::Info, format!("playing {to} on request")),
+        SwitchCause::Schedule => (EventSeverity::Info, format!("playing {to} by the schedule")),
         cause => {
             let is_last = switched.to.is_none();
             let severity = if is_last { EventSeverity::Error } else { EventSeverity::Warning };
@@ -107,12 +108,21 @@ pub(crate) fn switch_event(station: &StationSettings, switched: InputChange) -> 
     Some(source_event(EventKind::Switch, severity, to, text))
 }
 
-/// The event of a hook event that is no change of status: silence and its end, and peaks.
+/// The event of a hook event that is no change of status: silence and its end, peaks, and entries of
+/// the schedule.
 pub(crate) fn hook_event(event: &HookEvent) -> Option<NewEvent> {
     let (kind, severity, source) = match event {
         HookEvent::Silence { source, .. } => (EventKind::Silence, EventSeverity::Error, source),
         HookEvent::Sound { source, .. } => (EventKind::Silence, EventSeverity::Info, source),
         HookEvent::OverCeiling { source, .. } => (EventKind::Level, EventSeverity::Warning, source),
+        HookEvent::ScheduleBegan { source, .. } | HookEvent::ScheduleEnded { source, .. } => {
+            return Some(source_event(
+                EventKind::Schedule,
+                EventSeverity::Info,
+                source,
+                event.text(),
+            ));
+        }
         _ => return None,
     };
     Some(source_event(kind, severity, source.as_deref().unwrap_or_default(), event.text()))

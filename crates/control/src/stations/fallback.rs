@@ -14,6 +14,7 @@ pub(crate) fn on_air(station: &StationSettings, report: &StationReport) -> Value
     let machine = &report.machine;
     let preference = machine.preference;
     let preferred = preference.and_then(|preference| station.sources.get(preference.input));
+    let scheduled = machine.scheduled.and_then(|input| station.sources.get(input));
     let until = preference.and_then(|preference| preference.until);
     let tenths = |millis: i64| (millis / 100) as f64 / 10.0;
     let millis = |frames| station.spec.rate.span(Frames(frames)).as_millis();
@@ -28,6 +29,7 @@ pub(crate) fn on_air(station: &StationSettings, report: &StationReport) -> Value
         "cause": machine.cause.map(SwitchCause::name),
         "since_s": tenths((report.at - machine.since).as_millis()),
         "preferred": preferred.map(|source| &source.name),
+        "scheduled": scheduled.map(|source| &source.name),
         "preferred_for_s": until.map(|until| tenths((until - report.at).as_millis())),
         "switches": counts_json(switches),
         "dead_air_ms": millis(machine.silent_frames),

@@ -164,6 +164,7 @@ impl Stations {
             added: slot.added.clone(),
             properties: Arc::clone(&metadata_slot.properties),
             status: backend.status(number),
+            schedule: slot.schedule.plan().cloned(),
         })
     }
 

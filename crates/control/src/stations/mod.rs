@@ -13,6 +13,7 @@ pub(crate) mod metadata;
 pub(crate) mod mount_table;
 pub mod plugin;
 pub(crate) mod pushes;
+pub(crate) mod schedule;
 pub(crate) mod slot;
 pub(crate) mod sound;
 pub(crate) mod sources;
@@ -87,12 +88,13 @@ impl Stations {
         if let Some(slot) = self.get_mut(number) {
             slot.activity.update(&status, slot.station.sound.ceiling(), outside.clock.now());
         }
+        let rescheduled = self.follow_schedule(number, outside);
         self.observe(number, Observation::Status(&status), outside);
         let status = status.without_live_figures();
         let Some(slot) = self.get_mut(number) else { return Effects::default() };
         log_changes(outside.events, slot, &status);
         if slot.shown == status {
-            return Effects::default();
+            return Effects { is_shown: rescheduled, ..Effects::default() };
         }
         let shown = std::mem::replace(&mut slot.shown, status.clone());
         let mut effects = Effects { is_shown: true, ..Effects::default() };
@@ -113,6 +115,25 @@ impl Stations {
             effects.extend(self.show_other_metadata(number, outside.backend));
         }
         effects
+    }
+
+    /// Follows the schedule of a station; called about ten times a second, and when it begins or
+    /// its settings change. Returns whether another entry is active.
+    pub(crate) fn follow_schedule(&mut self, number: usize, outside: Outside<'_>) -> bool {
+        let Some(slot) = self.get_mut(number) else { return false };
+        if slot.station.schedule.is_none() && slot.schedule.is_idle() {
+            return false;
+        }
+        let update = slot.schedule.update(&slot.station, &outside.clock.reading());
+        if let Some(schedule) = update.send {
+            outside.backend.set_schedule(number, schedule);
+        }
+        let events = update.events();
+        for event in &events {
+            log_hook_event(outside.events, &slot.station.name, event);
+            outside.hooks.notify(&slot.station.name, event);
+        }
+        !events.is_empty()
     }
 
     /// Handles a switch of the source.

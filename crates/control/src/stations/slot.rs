@@ -11,6 +11,7 @@ use crate::backend::StationReport;
 use crate::hooks::StationWatch;
 use crate::stations::activity::StationActivity;
 use crate::stations::event_log::LoggedFailures;
+use crate::stations::schedule::ScheduleState;
 
 /// A station, with the state that Snapcast keeps per stream.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct StationSlot {
     pub(crate) shown: StationReport,
     /// Failures of its sources in the log.
     pub(crate) logged_failures: LoggedFailures,
+    /// Which entry of its schedule is active.
+    pub(crate) schedule: ScheduleState,
     /// What its metrics and health need over time.
     pub(crate) activity: StationActivity,
 }
@@ -44,6 +47,7 @@ impl StationSlot {
             watch: StationWatch::default(),
             shown: StationReport::default(),
             logged_failures: LoggedFailures::default(),
+            schedule: ScheduleState::default(),
             activity: StationActivity::default(),
             station: station.into(),
         }

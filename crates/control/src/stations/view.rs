@@ -7,6 +7,7 @@ use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
 use crate::backend::{StationReport, StationState};
+use crate::stations::schedule::SchedulePlan;
 
 /// A station at one moment, to be rendered without the lock of the state.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct StationView {
     /// The properties that it shows; those of the station that it plays, if it plays one.
     pub(crate) properties: Arc<Map<String, Value>>,
     pub(crate) status: StationReport,
+    /// The entries of its schedule that are active or come next.
+    pub(crate) schedule: Option<Arc<SchedulePlan>>,
 }
 
 impl StationView {

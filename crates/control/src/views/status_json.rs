@@ -18,6 +18,7 @@ use crate::recordings;
 use crate::stations::level_json::{
     levels, loudness, normalizer_json, round_to_hundredths, whole_seconds,
 };
+use crate::stations::schedule::json::schedule_json;
 use crate::stations::sources::{djs, playlist, radio, rtp};
 use crate::stations::view::StationView;
 use crate::stations::{fallback, pushes};
@@ -259,6 +260,7 @@ fn station<'a>(
         "active": status.machine.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
         "sources": sources.collect::<Vec<_>>(),
         "switch": fallback::on_air(station, status),
+        "schedule": schedule_json(station, view.schedule.as_deref()),
         "latency_ms": fallback::latency(status.latency),
         "levels_dbfs": levels(status.machine.level.peaks()),
         "loudness": loudness(&status.machine.loudness),

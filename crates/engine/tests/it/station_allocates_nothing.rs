@@ -216,7 +216,7 @@ impl World {
             1_170 => self.handle.set_preference(None),
             // An entry of the schedule begins and ends inside a quantum.
             1_250 => {
-                let change = |millis, input, begins| {
+                let change = |millis: i64, input, begins| {
                     let at = self.now + Span::from_micros(millis * 1_000 + 123);
                     Some(ScheduledChange { at, input, begins })
                 };

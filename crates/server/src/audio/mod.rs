@@ -39,6 +39,7 @@ use aulos_control::backend::{
 use aulos_core::{ChannelMap, MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::station::StationEvent;
+use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
 use aulos_io::reactor::{EventSink, ReactorPool};
 use aulos_io::{CodecPool, SystemClock, Workers};
@@ -346,6 +347,14 @@ impl AudioBackend for Audio {
             let sources = inner.station(station).map(|running| &mut running.sources);
             sources.and_then(|all| all.get_mut(source)).is_some_and(|source| source.skip_track())
         })
+    }
+
+    fn set_schedule(&self, station: usize, schedule: SwitchSchedule) {
+        self.with(|inner| {
+            if let Some(running) = inner.station(station) {
+                running.handle.set_schedule(schedule);
+            }
+        });
     }
 
     fn programme_events(&self) -> Vec<ProgrammeEvent> {

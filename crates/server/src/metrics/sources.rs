@@ -73,6 +73,13 @@ pub(super) const SOURCES: &[Metric] = &[
         series.set(view.station.status.machine.preference.map(|one| one.input) == Some(view.index));
     }),
     gauge(
+        "aulos_source_scheduled",
+        "1 for a source to which the schedule gives precedence.",
+        |view, series| {
+            series.set(view.station.status.machine.scheduled == Some(view.index));
+        },
+    ),
+    gauge(
         "aulos_source_priority",
         "Place of the source in the order of priority, from 1.",
         |view, series| series.set(view.index + 1),

@@ -26,8 +26,8 @@ use super::{ProcessStatistics, RequestCount, Scrape};
 /// in the reference.
 const MOST_SERIES: [(&str, usize); 9] = [
     ("the server, without the rows below", 192),
-    ("a station", 80),
-    ("a source", 30),
+    ("a station", 81),
+    ("a source", 31),
     ("a recorder", 20),
     ("a push", 6),
     ("an RTP output", 5),

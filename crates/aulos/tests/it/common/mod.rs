@@ -32,6 +32,7 @@ use aulos_control::backend::{
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
+use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
 use aulos_proto::titles::TrackMetadata;
 use aulos_server::server::{self, AudioHandles, ServerContext};
@@ -56,6 +57,7 @@ pub struct FakeBackend {
     pub removed: Mutex<Vec<usize>>,
     pub flushed: Mutex<Vec<usize>>,
     pub preferences: Mutex<Vec<(usize, Wish)>>,
+    pub schedules: Mutex<Vec<(usize, SwitchSchedule)>>,
     pub switches: Mutex<Vec<(usize, InputChange)>>,
     /// The stations and sources whose file was skipped.
     pub skips: Mutex<Vec<(usize, usize)>>,
@@ -114,6 +116,10 @@ impl AudioBackend for FakeBackend {
 
     fn set_preferred_source(&self, station: usize, wish: Wish) {
         self.preferences.lock().unwrap().push((station, wish));
+    }
+
+    fn set_schedule(&self, station: usize, schedule: SwitchSchedule) {
+        self.schedules.lock().unwrap().push((station, schedule));
     }
 
     fn programme_events(&self) -> Vec<ProgrammeEvent> {

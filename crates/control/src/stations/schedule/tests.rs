@@ -1,0 +1,171 @@
+//! The schedule of a station in virtual time.
+
+use super::json::schedule_json;
+use super::*;
+use aulos_core::Instant;
+
+fn station(keys: &str) -> StationSettings {
+    let text = format!(
+        "[[station]]\nname = \"a\"\nsources = [{{ uri = \"demo://\", name = \"music\" }}, \
+         {{ uri = \"tone://\", name = \"news\" }}, {{ uri = \"tone://\", name = \"talk\" }}]\n\
+         timezone = \"UTC\"\n{keys}"
+    );
+    let file = aulos_config::ConfigFile { name: "a.toml", text: &text };
+    let env = aulos_config::Environment::default();
+    aulos_config::load(Some(file), &[], &env).unwrap().stations.remove(0)
+}
+
+fn hourly() -> StationSettings {
+    station(
+        "schedule = [{ at = \"07:00\", for = \"1h\", source = \"news\" }, \
+         { at = \"07:30\", for = \"10m\", source = \"talk\" }]",
+    )
+}
+
+/// A clock at this time of 1 March 2027, whose local clock began at midnight.
+fn clock(time: &str) -> WallClock {
+    let at: Timestamp = format!("2027-03-01T{time}Z").parse().unwrap();
+    let midnight: Timestamp = "2027-03-01T00:00:00Z".parse().unwrap();
+    let since = Span::from_nanos(i64::try_from(at.duration_since(midnight).as_nanos()).unwrap());
+    WallClock { local: START + since, utc: unix_time(at), ..WallClock::default() }
+}
+
+/// An instant of the local clock, in minutes since midnight.
+fn minutes(minutes: i64) -> Instant {
+    START + Span::from_secs(60 * minutes)
+}
+
+/// What the station was told: minutes, input, and whether an entry begins.
+fn told(update: &ScheduleUpdate) -> Vec<(Instant, Option<usize>, bool)> {
+    let schedule = update.send.expect("a schedule");
+    let told = |change: &ScheduledChange| (change.at, change.input, change.begins.is_some());
+    schedule.iter().flatten().map(told).collect()
+}
+
+/// The events: `+` for an entry that becomes active, `-` for one that is not any more.
+fn events(update: &ScheduleUpdate) -> String {
+    let ended = update.ended.iter().map(|entry| format!("-{}", entry.source));
+    ended.chain(update.began.iter().map(|entry| format!("+{}", entry.source))).collect()
+}
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+
+#[test]
+fn a_station_knows_each_change_before_its_time() {
+    let (station, mut state) = (hourly(), ScheduleState::default());
+    let first = state.update(&station, &clock("06:00:00"));
+    assert_eq!(told(&first), [(minutes(360), None, false), (minutes(420), Some(1), true)]);
+    for (time, sent, event) in [
+        ("06:59:59.9", None, ""),
+        ("07:00:00", Some([(420, Some(1), true), (450, Some(2), true)]), "+news"),
+        ("07:00:00.1", None, ""),
+        ("07:30:00.05", Some([(450, Some(2), true), (460, Some(1), false)]), "-news+talk"),
+        ("07:40:00.09", Some([(460, Some(1), false), (480, None, false)]), "-talk+news"),
+        ("08:00:00.02", Some([(480, None, false), (1_860, Some(1), true)]), "-news"),
+    ] {
+        let update = state.update(&station, &clock(time));
+        let expected = sent.map(|sent| sent.map(|(at, input, is)| (minutes(at), input, is)));
+        assert_eq!(update.send.map(|_| told(&update)), expected.map(Vec::from), "{time}");
+        assert_eq!(events(&update), event, "{time}");
+    }
+}
+
+#[test]
+fn an_entry_that_has_begun_is_active_at_once() {
+    let (station, mut state) = (hourly(), ScheduleState::default());
+    let update = state.update(&station, &clock("07:45:00"));
+    assert_eq!(told(&update), [(minutes(420), Some(1), true), (minutes(480), None, false)]);
+    assert_eq!(events(&update), "+news");
+}
+
+#[test]
+fn every_beginning_has_a_number_of_its_own() {
+    let station = hourly();
+    let mut numbers = std::collections::BTreeSet::new();
+    for time in ["07:10:00", "07:35:00"] {
+        let update = ScheduleState::default().update(&station, &clock(time));
+        numbers.insert(update.send.unwrap()[0].unwrap().begins);
+    }
+    let tomorrow =
+        WallClock { utc: unix_time("2027-03-02T07:10:00Z".parse().unwrap()), ..clock("07:10:00") };
+    let update = ScheduleState::default().update(&station, &tomorrow);
+    numbers.insert(update.send.unwrap()[0].unwrap().begins);
+    assert_eq!(numbers.len(), 3);
+}
+
+#[test]
+fn a_wall_clock_that_is_set_changes_the_plan() {
+    let (station, mut state) = (hourly(), ScheduleState::default());
+    state.update(&station, &clock("06:00:00"));
+    // Forward into an entry: it is 06:00:10 by the local clock.
+    let set = |wall: &str, local: &str| WallClock { local: clock(local).local, ..clock(wall) };
+    let update = state.update(&station, &set("07:20:00", "06:00:10"));
+    let offset = Span::from_secs(80 * 60 - 10);
+    assert_eq!(told(&update)[1], (minutes(450) - offset, Some(2), true));
+    assert_eq!((told(&update)[0].1, events(&update)), (Some(1), "+news".to_owned()));
+    // And back before it.
+    let update = state.update(&station, &set("06:10:00", "06:00:20"));
+    let offset = Span::from_secs(10 * 60 - 20);
+    assert_eq!(told(&update)[0].1, None);
+    assert!(told(&update)[0].0 <= clock("06:00:20").local);
+    assert_eq!(told(&update)[1], (minutes(420) - offset, Some(1), true));
+    assert_eq!(events(&update), "-news");
+}
+
+#[test]
+fn a_drift_of_the_wall_clock_moves_the_change_and_noise_does_not() {
+    let (station, mut state) = (hourly(), ScheduleState::default());
+    state.update(&station, &clock("06:00:00"));
+    let late = |nanos| {
+        let clock = clock("06:30:00");
+        WallClock { local: clock.local + Span::from_nanos(nanos), ..clock }
+    };
+    assert_eq!(state.update(&station, &late(50_000)).send, None);
+    let update = state.update(&station, &late(500_000));
+    assert_eq!(told(&update)[1].0, minutes(420) + Span::from_nanos(500_000));
+}
+
+#[test]
+fn other_settings_apply_at_once_and_none_end_everything() {
+    let mut state = ScheduleState::default();
+    state.update(&hourly(), &clock("07:10:00"));
+    let talk = station("schedule = [{ at = \"07:05\", for = \"1h\", source = \"talk\" }]");
+    state.renew(false);
+    let update = state.update(&talk, &clock("07:10:01"));
+    assert_eq!((told(&update)[0].1, events(&update)), (Some(2), "-news+talk".to_owned()));
+    let none = station("");
+    state.renew(false);
+    let update = state.update(&none, &clock("07:10:02"));
+    assert_eq!((update.send, events(&update)), (Some([None; 2]), "-talk".to_owned()));
+    assert!(state.is_idle());
+}
+
+#[test]
+fn a_station_that_starts_anew_is_told_again_without_an_event() {
+    let (station, mut state) = (hourly(), ScheduleState::default());
+    let first = state.update(&station, &clock("07:10:00"));
+    state.renew(true);
+    let again = state.update(&station, &clock("07:10:00"));
+    assert_eq!((again.send, events(&again)), (first.send, String::new()));
+}
+
+#[test]
+fn the_status_names_the_active_entry_and_the_next_five() {
+    let (station, mut state) = (hourly(), ScheduleState::default());
+    state.update(&station, &clock("07:10:00"));
+    let status = schedule_json(&station, state.plan().map(|plan| &**plan));
+    assert_eq!(status["timezone"], "UTC");
+    assert_eq!(status["active"]["source"], "news");
+    assert_eq!(status["active"]["until"], "2027-03-01T08:00:00+00:00");
+    let next: Vec<_> = status["next"].as_array().unwrap().iter().map(|e| &e["from"]).collect();
+    assert_eq!(
+        next,
+        [
+            "2027-03-01T07:30:00+00:00",
+            "2027-03-02T07:00:00+00:00",
+            "2027-03-02T07:30:00+00:00",
+            "2027-03-03T07:00:00+00:00",
+            "2027-03-03T07:30:00+00:00",
+        ]
+    );
+}
