@@ -3,7 +3,7 @@
 //! Values are in range but not checked against each other; that is the task of `resolve`.
 
 use aulos_core::{Codec, SampleSpec};
-use aulos_engine::encode::{CodecConfig, Mp3Config};
+use aulos_engine::encode::{AacConfig, CodecConfig, Mp3Config};
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
 use aulos_files::history::{DEFAULT_KEEP_DAYS, KEEP_DAYS};
@@ -177,6 +177,9 @@ keys! {
         /// from `32k` to `320k`, and the encoder, as in `128k,lame`: `lame`, `builtin`, or LAME
         /// where the system has it.
         mp3: ConfigValue<CodecKey<Mp3Config>> = CodecKey(Mp3Config::default());
+        /// AAC LC at `/listen/NAME.aac`, and by default of pushes and recorders: average bit rate
+        /// in bit/s, from `32k` to `512k`.
+        aac: ConfigValue<CodecKey<AacConfig>> = CodecKey(AacConfig::default());
         /// Duration of a chunk; with `opus` 10, 20, 40 or 60.
         chunk_ms: ConfigValue<u32> = 20, range CHUNK_MS, "milliseconds";
         /// Time from capture to playout, the same for all clients.
@@ -221,7 +224,7 @@ keys! {
         /// another codec, rate or number of channels is encoded anew.
         spec: Option<ConfigValue<SampleSpec>>, default_doc "`48000:16:2` for `opus`, otherwise `44100:16:2`";
         /// Encoder for audio that cannot be passed, with its settings as in `mp3:128k` or
-        /// `opus:96k`. There is none for `aac` and `vorbis`.
+        /// `opus:96k`. There is none for `vorbis`.
         encoder: Option<ConfigValue<CodecConfig>>, default_doc "that of the codec";
         /// Sources in order of priority: source URIs, or tables with one. The frames of `http:` and
         /// `icecast:` are passed.
@@ -315,8 +318,10 @@ keys! {
 impl StationConfig {
     /// The settings of codecs that have a key of their own.
     pub(crate) fn codecs(&self) -> Vec<ConfigValue<CodecConfig>> {
-        let ConfigValue { value: CodecKey(mp3), at } = self.mp3;
-        vec![ConfigValue { value: mp3.into(), at }]
+        fn row<T: Into<CodecConfig>>(key: ConfigValue<CodecKey<T>>) -> ConfigValue<CodecConfig> {
+            ConfigValue { value: key.value.0.into(), at: key.at }
+        }
+        vec![row(self.mp3), row(self.aac)]
     }
 }
 

@@ -17,6 +17,8 @@ pub enum Codec {
     Opus,
     /// Whole MPEG audio layer III frames (ISO/IEC 11172-3 and 13818-3).
     Mp3,
+    /// Whole ADTS frames of AAC LC (ISO/IEC 14496-3).
+    Aac,
 }
 
 /// Container of a codec's chunks in a stream over HTTP.
@@ -67,7 +69,7 @@ pub struct CodecInfo {
 }
 
 /// All codecs.
-pub static CODECS: [CodecInfo; 4] = [
+pub static CODECS: [CodecInfo; 5] = [
     CodecInfo {
         codec: Codec::Flac,
         name: "flac",
@@ -135,6 +137,28 @@ pub static CODECS: [CodecInfo; 4] = [
         chunk_ms: None,
         chunks: "chunks of any duration",
         requires: "16000, 22050, 24000, 32000, 44100 or 48000 Hz and 1 or 2 channels",
+    },
+    CodecInfo {
+        codec: Codec::Aac,
+        name: "aac",
+        container: StreamContainer::Native,
+        extensions: &["aac"],
+        media_type: "audio/aac",
+        is_for_stations: false,
+        is_for_playlists: false,
+        rate_range: 8_000..=96_000,
+        // ISO/IEC 14496-3, table 1.18, without the rates that nothing else has.
+        only_rates: Some(&[
+            8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200,
+            96_000,
+        ]),
+        max_channels: 2,
+        // The encoder takes floats; the format is what decoders put out.
+        formats: &[SampleFormat::S16Le],
+        chunk_ms: None,
+        chunks: "chunks of any duration",
+        requires: "8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200 or \
+             96000 Hz and 1 or 2 channels",
     },
 ];
 
@@ -233,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_codec_has_one_row_and_no_name_means_two() {
-        for codec in [Codec::Pcm, Codec::Flac, Codec::Opus, Codec::Mp3] {
+        for codec in [Codec::Pcm, Codec::Flac, Codec::Opus, Codec::Mp3, Codec::Aac] {
             assert_eq!(codec.info().codec, codec);
             assert_eq!(codec.to_string().parse(), Ok(codec));
         }
@@ -241,7 +265,7 @@ mod tests {
         names.sort_unstable();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         assert!(CODECS.iter().all(|row| row.supports(SampleSpec::DEFAULT)));
-        assert!("aac".parse::<Codec>().unwrap_err().to_string().contains("flac opus pcm"));
+        assert!("vorbis".parse::<Codec>().unwrap_err().to_string().contains("flac opus pcm"));
     }
 
     #[test]

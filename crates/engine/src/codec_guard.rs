@@ -66,7 +66,7 @@ libraries! {
     RustyMp3 = "rusty_mp3", "codec_panics_rusty_mp3";
     /// Containers and decoders of files and web radio.
     Symphonia = "symphonia", "codec_panics_symphonia";
-    /// Decoder of AAC.
+    /// Decoder and encoder of AAC.
     Syom = "syom", "codec_panics_syom";
     /// Tags of files.
     Lofty = "lofty", "codec_panics_lofty";

@@ -14,6 +14,7 @@
     reason = "helpers of tests are tests; clippy sees only functions that are marked as such"
 )]
 
+mod aac;
 mod activation;
 mod airplay;
 mod announce;

@@ -30,7 +30,7 @@ fn has_lame() -> bool {
 }
 
 /// Standard output of ffmpeg with these arguments, as samples of 16 bits.
-fn decoded(ffmpeg: &Path, arguments: &str) -> Vec<i16> {
+pub(crate) fn decoded(ffmpeg: &Path, arguments: &str) -> Vec<i16> {
     let mut command = Command::new(ffmpeg);
     command.args(["-nostdin", "-loglevel", "error"]).args(arguments.split_whitespace());
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -45,7 +45,7 @@ fn heard(ffmpeg: &Path, http: SocketAddr, path: &str) -> Vec<i16> {
     decoded(ffmpeg, &format!("-i {url} -ss 1 -t 2 -f s16le -ar 48000 -ac 1 pipe:1"))
 }
 
-fn level_db(samples: &[i16]) -> f64 {
+pub(crate) fn level_db(samples: &[i16]) -> f64 {
     let power: f64 = samples.iter().map(|sample| f64::from(*sample).powi(2)).sum();
     10.0 * (power / samples.len() as f64).log10()
 }
@@ -165,7 +165,7 @@ fn a_real_icecast_relays_the_push_with_its_title_and_bit_rate() {
 }
 
 /// The answer of a server on this machine, or what has come of an endless one.
-fn get(port: u16, path: &str, fields: &str) -> Vec<u8> {
+pub(crate) fn get(port: u16, path: &str, fields: &str) -> Vec<u8> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(socket, "GET {path} HTTP/1.0\r\n{fields}\r\n").unwrap();

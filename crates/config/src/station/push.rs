@@ -23,8 +23,8 @@ keys! {
         url: Option<ConfigValue<String>>, required "push = [{ url = \"icecast://radio.example:8000/live.ogg\", password_file = \"FILE\" }]";
         /// Password for the server.
         password: Option<SecretConfig>;
-        /// Container, `ogg`, `flac`, `wav` or `mp3`, with encoder settings as in `ogg:128k` or
-        /// `mp3:192k`.
+        /// Container, `ogg`, `flac`, `wav`, `mp3` or `aac`, with encoder settings as in `ogg:128k`
+        /// or `mp3:192k`.
         format: ConfigValue<String> = "ogg";
         /// Name of the programme.
         name: Option<ConfigValue<String>>, default_doc "the station's";
@@ -48,7 +48,7 @@ pub struct PushSettings {
     pub target: IcecastUrl,
     /// The password for the server.
     pub password: RedactedDebug<Option<String>>,
-    /// Codec and encoder settings: Opus in Ogg, FLAC, PCM in WAVE, or MP3.
+    /// Codec and encoder settings: Opus in Ogg, FLAC, PCM in WAVE, MP3, or AAC.
     pub codec: CodecConfig,
     /// The name of the programme.
     pub name: Option<String>,

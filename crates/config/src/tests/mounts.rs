@@ -32,7 +32,7 @@ fn a_mount_is_a_station_behind_the_others() {
 fn the_ending_of_the_name_is_the_codec() {
     for (name, codec, encodes) in [
         ("a", MountCodec::Mp3, true),
-        ("b.aac", MountCodec::Aac, false),
+        ("b.aac", MountCodec::Aac, true),
         ("c.ogg", MountCodec::Opus, true),
         ("d.flac", MountCodec::Flac, true),
     ] {
@@ -49,7 +49,8 @@ fn what_cannot_be_served_is_refused() {
         ("name = \"listen\"", "`/listen` is a page of the server"),
         ("name = \"a b\"", "`a b` cannot be the path of a mount"),
         ("name = \"a\"", "`a`"),
-        ("name = \"x.aac\"\nencoder = \"mp3\"", "there is no encoder for aac"),
+        ("name = \"x.aac\"\nencoder = \"mp3\"", "encoder = \"aac\""),
+        ("name = \"x\"\ncodec = \"vorbis\"\nencoder = \"opus\"", "there is no encoder for vorbis"),
         ("name = \"x.mp3\"\nencoder = \"opus\"", "encoder = \"mp3\""),
         ("name = \"x\"\nspec = \"96000:16:2\"\nencoder = \"mp3\"", "mp3 requires"),
         ("name = \"x\"\nstation = \"none\"", "none"),

@@ -4,7 +4,8 @@ use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleSpec};
 
-/// Turns blocks into payloads, one payload per block; that of MP3 may be empty.
+/// Turns blocks into payloads, one payload per block; that of MP3 and AAC may be
+/// empty.
 ///
 /// An encoder is made for one sample spec and one block length; it has no clock and knows no wire
 /// format.
@@ -83,14 +84,14 @@ impl core::error::Error for EncodeError {}
 pub enum UnsupportedFormat {
     /// FLAC: another format than 16 or 24 bit integers.
     Format(Codec),
-    /// Opus: another rate than 48,000 Hz. FLAC: a rate that a frame header cannot hold. MP3: a rate
-    /// that neither MPEG 1 nor MPEG 2 has.
+    /// Opus: another rate than 48,000 Hz. FLAC: a rate that a frame header cannot hold. MP3 and
+    /// AAC: a rate that is not in their standards.
     Rate(Codec),
-    /// Opus and MP3: more than two channels. FLAC: more than eight.
+    /// Opus, MP3 and AAC: more than two channels. FLAC: more than eight.
     Channels(Codec),
     /// Opus: not 10, 20, 40 or 60 ms. FLAC: not 16 to 65,535 frames.
     BlockLength(Codec),
-    /// MP3: LAME is wanted and cannot be loaded.
+    /// MP3: LAME is wanted and cannot be loaded. AAC: this build has no encoder.
     Library(Codec),
 }
 
@@ -114,7 +115,8 @@ impl fmt::Display for UnsupportedFormat {
                 write!(f, "{codec} supports at most {} channels", info.max_channels)
             }
             Self::BlockLength(_) => write!(f, "{codec} supports {}", info.chunks),
-            Self::Library(_) => f.write_str(LAME_MISSING),
+            Self::Library(Codec::Mp3) => f.write_str(LAME_MISSING),
+            Self::Library(_) => write!(f, "this build has no encoder of {codec}"),
         }
     }
 }

@@ -12,10 +12,12 @@
 //!
 //! ```text
 //!  pcm    flac    flac:8    opus    opus:128k    opus:96k,cbr    opus:128k,complexity=5
-//!  mp3    mp3:128k    mp3:192k,lame
+//!  mp3    mp3:128k    mp3:192k,lame    aac    aac:96k
 //!  opus:BITRATE:128000,COMPLEXITY:10                              as snapserver writes it
 //! ```
 
+mod aac;
+mod aac_config;
 mod encoder;
 mod flac;
 mod mp3;
@@ -33,6 +35,8 @@ use core::str::FromStr;
 
 use aulos_core::{Codec, Frames, SampleSpec};
 
+pub use aac::{ADTS_HEADER_BYTES, AacEncoder, AacFormat, AacFrameEncoder};
+pub use aac_config::{AAC_BITRATES, AacConfig};
 pub use encoder::{Effort, EncodeError, Encoder, UnsupportedFormat};
 pub use flac::{FlacConfig, FlacEncoder};
 pub use mp3::{Mp3Encoder, Mp3FrameEncoder, Mp3FrameShape};
@@ -134,6 +138,8 @@ codecs! {
     Opus(OpusConfig);
     /// Lossy compression that every player knows; not for a station's clients.
     Mp3(Mp3Config);
+    /// Lossy compression that phones and cars know; not for a station's clients.
+    Aac(AacConfig);
 }
 
 impl CodecConfig {

@@ -73,6 +73,18 @@ impl Header {
     }
 }
 
+/// The payloads of the whole ADTS frames at the front of `bytes`, one raw data block each, as an
+/// encoder writes them.
+pub fn adts_payloads(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        let header = Header::parse(*rest.first_chunk()?)?;
+        let (frame, behind) = rest.split_at_checked(header.bytes())?;
+        rest = behind;
+        frame.get(header.head()..)
+    })
+}
+
 /// Reader of ADTS frames; `reference` is the header of the current stream.
 #[derive(Debug, Default)]
 pub(super) struct Reader {

@@ -30,6 +30,7 @@ mod tests;
 mod vorbis_comment;
 mod wave;
 
+pub use adts::adts_payloads;
 pub use encoded::{EncodedFormat, MAX_RAW_OPENING, RawOpening, classify_raw_opening};
 pub use event::{PacketFormat, PacketPlacement, SplitterEvent, StreamFormatError, StreamStart};
 pub use limits::{MAX_BUFFER, MAX_GARBAGE, MAX_PACKET, MAX_TAG};

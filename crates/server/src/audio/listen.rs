@@ -250,7 +250,8 @@ mod tests {
     fn the_extension_selects_the_container() {
         assert_eq!(format_of_extension("ogg"), ListenFormat::Codec(Codec::Opus));
         assert_eq!(format_of_extension("mp3"), ListenFormat::Codec(Codec::Mp3));
-        assert_eq!(format_of_extension("aac"), ListenFormat::Unsupported);
+        assert_eq!(format_of_extension("aac"), ListenFormat::Codec(Codec::Aac));
+        assert_eq!(format_of_extension("wma"), ListenFormat::Unsupported);
         assert!(available_formats().contains(".flac, .ogg"));
     }
 
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(of("a.mp3.m3u"), Some((1, m3u(None))), "a station with an ending in its name");
         assert_eq!(of("a.mp3"), Some((1, ListenFormat::Native)));
         assert_eq!(of("b.c.ogg"), Some((2, ListenFormat::Codec(Codec::Opus))));
-        for unknown in ["hall.aac.m3u", "hall.m3u.mp3", "hall.mp3.flac", "x.mp3.m3u", "x"] {
+        for unknown in ["hall.wma.m3u", "hall.m3u.mp3", "hall.mp3.flac", "x.mp3.m3u", "x"] {
             assert_eq!(of(unknown), None, "{unknown}");
         }
         let wanted = ListenRequest::parse(b"GET /listen/x HTTP/1.1\r\nHost: a:1\r\n\r\n").unwrap();

@@ -147,7 +147,8 @@ impl MountCodec {
             Self::Mp3 => Some(Codec::Mp3),
             Self::Opus => Some(Codec::Opus),
             Self::Flac => Some(Codec::Flac),
-            Self::Aac | Self::Vorbis => None,
+            Self::Aac => Some(Codec::Aac),
+            Self::Vorbis => None,
         }
     }
 }

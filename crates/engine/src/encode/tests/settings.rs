@@ -1,6 +1,6 @@
 //! Settings of codecs as texts.
 
-use super::super::{flac, mp3_config, opus_config};
+use super::super::{aac_config, flac, mp3_config, opus_config};
 use super::*;
 
 fn opus(bitrate: u32, rate_control: RateControl, complexity: u8) -> CodecConfig {
@@ -24,6 +24,9 @@ fn a_codec_prints_as_it_is_read() {
         "mp3:128k",
         "mp3:192k,lame",
         "mp3:192k,builtin",
+        "aac",
+        "aac:64k",
+        "aac:96500",
     ];
     for text in texts {
         let config: CodecConfig = text.parse().unwrap();
@@ -49,6 +52,7 @@ fn settings_are_taken_as_snapserver_writes_them() {
         ("opus:bitrate=96k,cbr", opus(96_000, RateControl::Cbr, 10)),
         ("opus:", CodecConfig::from(Codec::Opus)),
         ("flac:", CodecConfig::from(Codec::Flac)),
+        ("aac:128000", CodecConfig::from(Codec::Aac)),
         ("mp3:192000", CodecConfig::from(Codec::Mp3)),
         ("mp3:192000, BUILTIN", builtin),
     ] {
@@ -62,7 +66,14 @@ fn a_setting_out_of_range_is_named() {
     for (text, error) in [
         ("", UnknownCodec),
         ("FLAC", UnknownCodec),
-        ("aac:128k", UnknownCodec),
+        ("vorbis:128k", UnknownCodec),
+        ("aac:31k", aac_config::BITRATE),
+        ("aac:128", aac_config::BITRATE),
+        ("aac:513k", aac_config::BITRATE),
+        ("aac:99999999k", aac_config::BITRATE),
+        ("aac:fast", aac_config::UNKNOWN_OPTION),
+        ("aac:128k,96k", aac_config::UNKNOWN_OPTION),
+        ("aac:,", aac_config::UNKNOWN_OPTION),
         ("mp3:100k", mp3_config::BITRATE),
         ("mp3:128", mp3_config::BITRATE),
         ("mp3:192500", mp3_config::BITRATE),

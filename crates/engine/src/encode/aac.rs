@@ -1,0 +1,227 @@
+//! Lossy compression (AAC LC, ISO/IEC 14496-3) at an average bit rate.
+//!
+//! ```text
+//!  1,024 samples of each channel -> AacFrameEncoder -> access unit    for MP4 and HLS
+//!  blocks of any length -> AacEncoder -> ADTS frames                  for streams
+//! ```
+//!
+//! A frame has a length of its own, so that blocks are gathered until one is full, and a payload
+//! has none, one or several frames. A decoder may begin at any of them; it fades in, because each
+//! overlaps its neighbours.
+//!
+//! The choice of the library: docs/decisions/aac-encoder.md.
+
+#[cfg(feature = "aac")]
+mod builtin;
+mod format;
+
+use core::fmt;
+
+use aulos_core::{Block, Codec, Frames, SampleSpec};
+
+pub use format::{ADTS_HEADER_BYTES, AacFormat};
+
+use super::aac_config::AacConfig;
+use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block};
+use super::settings::{CodecConfigError, CodecSettings};
+
+#[cfg(feature = "aac")]
+use builtin::BuiltinLibrary;
+#[cfg(not(feature = "aac"))]
+use format::BuiltinLibrary;
+
+/// Makes the access units of one stream, one of each frame.
+///
+/// The library allocates: it is not for a real-time thread.
+pub struct AacFrameEncoder {
+    format: AacFormat,
+    library: BuiltinLibrary,
+    /// The samples of each channel of a frame.
+    channels: Vec<Vec<f32>>,
+    clipped: u64,
+}
+
+impl AacFrameEncoder {
+    /// Number of samples of each channel in a frame.
+    pub const FRAMES: Frames = Frames(1_024);
+    /// Delay of the encoder: a decoder puts out this many frames before the first one.
+    pub const DELAY: Frames = Frames(1_024);
+
+    /// An encoder of this spec; its format does not matter.
+    ///
+    /// # Errors
+    /// [`UnsupportedFormat`] for a sample rate that AAC does not have, more than two channels, and
+    /// without the feature `aac`.
+    pub fn new(spec: SampleSpec, config: AacConfig) -> Result<Self, UnsupportedFormat> {
+        let format = AacFormat::new(spec)?;
+        let library = BuiltinLibrary::new(format, config.bitrate_at(spec))?;
+        let frame = Vec::with_capacity(Self::FRAMES.as_usize());
+        Ok(Self { format, library, channels: vec![frame; format.channels()], clipped: 0 })
+    }
+
+    /// Encodes one frame, [`Self::FRAMES`] interleaved samples of every channel, and appends its
+    /// access unit to `out`. Full scale is -1 to 1; what is beyond is clipped, and what is not a
+    /// number is silence.
+    ///
+    /// # Errors
+    /// [`EncodeError::Shape`] for another number of samples; [`EncodeError::Codec`] when the
+    /// library refuses or panics again, which leaves `out` as it was and the frame out of the
+    /// stream.
+    pub fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let count = self.channels.len();
+        if samples.len() != Self::FRAMES.as_usize() * count {
+            return Err(EncodeError::Shape);
+        }
+        self.channels.iter_mut().for_each(Vec::clear);
+        for frame in samples.chunks_exact(count) {
+            for (channel, &sample) in self.channels.iter_mut().zip(frame) {
+                // The comparison is false for what is not a number.
+                self.clipped += u64::from(sample.abs() > 1.0);
+                let finite = if sample.is_nan() { 0.0 } else { sample };
+                channel.push(finite.clamp(-1.0, 1.0));
+            }
+        }
+        let before = out.len();
+        self.library.encode(&self.channels, out)?;
+        let unit = before..out.len();
+        if unit.is_empty() || unit.len() > self.format.max_unit_bytes() {
+            out.truncate(before);
+            return Err(EncodeError::Codec);
+        }
+        Ok(())
+    }
+
+    /// What the access units have in common.
+    #[must_use]
+    pub const fn format(&self) -> AacFormat {
+        self.format
+    }
+
+    /// Number of samples clipped so far.
+    #[must_use]
+    pub const fn clipped(&self) -> u64 {
+        self.clipped
+    }
+
+    /// See [`Encoder::panics`].
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.library.panics()
+    }
+}
+
+/// AAC encoder: the ADTS frames that are complete with a block.
+///
+/// Its library allocates: it is not for a real-time thread.
+pub struct AacEncoder {
+    spec: SampleSpec,
+    block: Frames,
+    frames: AacFrameEncoder,
+    /// Interleaved samples that wait for their frame.
+    pending: Vec<f32>,
+    unit: Vec<u8>,
+}
+
+impl AacEncoder {
+    /// An encoder of blocks of exactly `block` frames. The format of `spec` is that of the
+    /// decoder's output and does not matter here.
+    ///
+    /// # Errors
+    /// As [`AacFrameEncoder::new`].
+    pub fn new(
+        spec: SampleSpec,
+        block: Frames,
+        config: AacConfig,
+    ) -> Result<Self, UnsupportedFormat> {
+        let frames = AacFrameEncoder::new(spec, config)?;
+        let samples = AacFrameEncoder::FRAMES.as_usize() * frames.format.channels();
+        let unit = Vec::with_capacity(frames.format.max_unit_bytes());
+        Ok(Self { spec, block, frames, pending: Vec::with_capacity(samples), unit })
+    }
+
+    /// Encodes interleaved frames, any number of them, and appends the ADTS frames that are
+    /// complete.
+    ///
+    /// # Errors
+    /// [`EncodeError::Codec`] as [`AacFrameEncoder::encode`].
+    pub fn encode_samples(
+        &mut self,
+        mut samples: &[f32],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let length = AacFrameEncoder::FRAMES.as_usize() * self.frames.format.channels();
+        while !samples.is_empty() {
+            let wanted = length.saturating_sub(self.pending.len()).min(samples.len());
+            let (now, later) = samples.split_at(wanted);
+            self.pending.extend_from_slice(now);
+            samples = later;
+            if self.pending.len() == length {
+                self.unit.clear();
+                let encoded = self.frames.encode(&self.pending, &mut self.unit);
+                self.pending.clear();
+                encoded?;
+                out.extend_from_slice(&self.frames.format.adts_header(self.unit.len()));
+                out.extend_from_slice(&self.unit);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CodecSettings for AacConfig {
+    const CODEC: Codec = Codec::Aac;
+
+    fn with_options(self, options: &str) -> Result<Self, CodecConfigError> {
+        self.with_options(options)
+    }
+
+    fn bitrate(self, spec: SampleSpec) -> Option<u32> {
+        Some(self.bitrate_at(spec))
+    }
+
+    fn make_encoder(
+        self,
+        spec: SampleSpec,
+        block: Frames,
+    ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+        Ok(Box::new(AacEncoder::new(spec, block, self)?))
+    }
+}
+
+impl Encoder for AacEncoder {
+    fn codec(&self) -> Codec {
+        Codec::Aac
+    }
+
+    fn spec(&self) -> SampleSpec {
+        self.spec
+    }
+
+    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        check_block(block, self.spec, self.block)?;
+        self.encode_samples(block.samples(), out)
+    }
+
+    fn clipped(&self) -> u64 {
+        self.frames.clipped()
+    }
+
+    fn panics(&self) -> u64 {
+        self.frames.panics()
+    }
+}
+
+impl fmt::Debug for AacFrameEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AacFrameEncoder").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for AacEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aac").field("frames", &self.frames).field("block", &self.block).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
