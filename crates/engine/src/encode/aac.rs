@@ -1,7 +1,8 @@
 //! Lossy compression (AAC LC, ISO/IEC 14496-3) at an average bit rate.
 //!
 //! ```text
-//!  1,024 samples of each channel -> AacFrameEncoder -> access unit    for MP4 and HLS
+//!  1,024 samples of each channel -> AacFrameEncoder -> access unit    for MP4
+//!  the same, counted from an epoch -> AacGridEncoder -> access unit   for HLS
 //!  blocks of any length -> AacEncoder -> ADTS frames                  for streams
 //! ```
 //!
@@ -14,12 +15,14 @@
 #[cfg(feature = "aac")]
 mod builtin;
 mod format;
+mod grid;
 
 use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleSpec};
 
 pub use format::{ADTS_HEADER_BYTES, AacFormat};
+pub use grid::AacGridEncoder;
 
 use super::aac_config::AacConfig;
 use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block};

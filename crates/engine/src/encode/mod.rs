@@ -35,7 +35,7 @@ use core::str::FromStr;
 
 use aulos_core::{Codec, Frames, SampleSpec};
 
-pub use aac::{ADTS_HEADER_BYTES, AacEncoder, AacFormat, AacFrameEncoder};
+pub use aac::{ADTS_HEADER_BYTES, AacEncoder, AacFormat, AacFrameEncoder, AacGridEncoder};
 pub use aac_config::{AAC_BITRATES, AacConfig};
 pub use encoder::{Effort, EncodeError, Encoder, UnsupportedFormat};
 pub use flac::{FlacConfig, FlacEncoder};

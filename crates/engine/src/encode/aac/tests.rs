@@ -5,7 +5,7 @@ use syom::{DecodeOptions, decode_with};
 use super::*;
 use crate::codec_guard::{CodecLibrary, fault};
 
-fn spec(hz: u32, channels: u8) -> SampleSpec {
+pub(super) fn spec(hz: u32, channels: u8) -> SampleSpec {
     let layout = ChannelLayout::new(channels.into()).unwrap();
     SampleSpec { rate: SampleRate::new(hz).unwrap(), format: SampleFormat::S16Le, layout }
 }
@@ -42,7 +42,7 @@ fn headers_are_those_of_the_standard() {
 }
 
 /// What has the content of several frames: noise whose colour and level change.
-fn noise(frames: usize, channels: usize) -> Vec<f32> {
+pub(super) fn noise(frames: usize, channels: usize) -> Vec<f32> {
     let (mut state, mut low) = (1_u32, 0.0_f32);
     let mut next = |at: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
