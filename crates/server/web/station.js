@@ -39,6 +39,13 @@ function scheduleText({ active, next: [next] }) {
   return `${now}; ${next ? `next ${next.source} at ${time(next.from)}` : "no entry follows"}.`;
 }
 
+/** The file that a playlist plays, the one that follows, and the last one that it could not play. */
+function playlistText({ files, current, next: [next], skipped, last_skipped: last }) {
+  const now = current ? `${fileName(current.file)}${current.jingle ? " (jingle)" : ""}` : "No file plays";
+  const follows = next ? `; next ${fileName(next)}` : "";
+  return `${now}${follows}; ${count(files, "file")}.${last ? ` ${count(skipped, "file")} skipped, the last one ${fileName(last.file)}: ${last.reason}.` : ""}`;
+}
+
 function Sources({ station }) {
   const measured = usePolled("Aulos.GetLoudness", station.name, true)?.sources ?? [];
   const { preferred } = station.switch, select = may("Aulos.SetSource");
@@ -53,8 +60,9 @@ function Sources({ station }) {
       return html`<li key=${source.name} class=${"source " + kind}>
         <span class="dot" aria-hidden="true"></span>
         <div class="about"><strong>${source.name}</strong> <span class="what">${text}</span>${chosen ? html` <span class="dim">selected</span>` : ""}${source.name === station.switch.scheduled ? html` <span class="dim">scheduled</span>` : ""}
-          <p class="path dim">${source.uri}</p>${dj ? html`<p>${dj}</p>` : ""}</div>
+          <p class="path dim">${source.uri}</p>${dj ? html`<p>${dj}</p>` : ""}${source.playlist ? html`<p class="dim">${playlistText(source.playlist)}</p>` : ""}</div>
         <span class="number dim">${m === null || m === undefined ? "" : html`<span>M ${lufs(m)}</span>`}${i === null || i === undefined ? "" : html`<span>I ${lufs(i)}</span>`}</span>
+        ${source.playlist?.current && may("Aulos.SkipTrack") ? html`<button type="button" onClick=${() => act("Aulos.SkipTrack", { station: station.name, source: source.name })}>Next file<span class="visually-hidden"> of ${source.name}</span></button>` : ""}
         ${select && station.sources.length > 1 ? html`<button type="button" aria-pressed=${chosen} onClick=${() => set(chosen ? null : source.name)}>Play<span class="visually-hidden"> ${source.name}</span></button>` : ""}
       </li>`;
     })}</ol></section>`;
