@@ -37,10 +37,18 @@ impl PlaylistLoudness {
     }
 }
 
-/// The gain of a file that was measured; none of a silent one.
+/// The gain of a file that was measured. One that is too short to have a loudness keeps its own
+/// below the ceiling.
 pub(super) fn measured_gain(measured: Loudness, target: Lufs) -> Db {
     let peak = measured.true_peak.or(measured.sample_peak);
-    measured.integrated.map_or(Db::ZERO, |own| limit_gain(target - own, peak, Some(CEILING)))
+    let gain = measured.integrated.map_or(Db::ZERO, |own| target - own);
+    limit_gain(gain, peak, Some(CEILING))
+}
+
+/// The gain of a file of which only the beginning was measured: what follows may be louder, so it
+/// is not raised.
+pub(super) fn partly_measured_gain(measured: Loudness, target: Lufs) -> Db {
+    Db::new(measured_gain(measured, target).get().min(0.0))
 }
 
 /// No gain raises the true peak of a file above it (EBU R 128).

@@ -184,7 +184,8 @@ impl PlaylistMixer {
         }
     }
 
-    /// Mixes the end of one file with the beginning of the next, or with silence, at equal power.
+    /// Mixes the end of one file with the beginning of the next, or with silence. The gains add up
+    /// to one, so that the sum is never louder than the louder of both.
     #[allow(clippy::cast_precision_loss, reason = "some seconds")]
     fn render_fade(&mut self, out: &mut [f32], CrossFade { done, len }: CrossFade) -> usize {
         let channels = self.format.1.channels();
@@ -200,10 +201,10 @@ impl PlaylistMixer {
             }
         };
         if let Some(playing) = &mut self.playing {
-            mix(playing, f32::cos);
+            mix(playing, |angle| angle.cos().powi(2));
         }
         if let Some(next) = &mut self.next {
-            mix(next, f32::sin);
+            mix(next, |angle| angle.sin().powi(2));
         }
         self.fade = Some(CrossFade { done: done + count, len });
         if done + count == len {

@@ -14,7 +14,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestReader, Pool};
 use aulos_session::playlist::{PlaylistConfig, PlaylistQueue, TrackRef, UPCOMING};
 
-use super::gain::{PlaylistLoudness, measured_gain};
+use super::gain::{PlaylistLoudness, measured_gain, partly_measured_gain};
 use super::mixer::{MixStatus, PlaylistMixer};
 use super::status::{
     PlaylistHandle, PlaylistTrackInfo, SkippedFile, StatusPublisher, status_channel,
@@ -169,6 +169,17 @@ impl PlaylistSource {
         }
     }
 
+    /// The next file is needed before it has been measured; false if there is none.
+    fn end_measurement(&mut self) -> bool {
+        let Some(PreparingTrack { mut track, mut meter, .. }) = self.preparing.take() else {
+            return false;
+        };
+        let measured = meter.take_partial().unwrap_or(Loudness::NONE);
+        track.set_gain(partly_measured_gain(measured, self.options.target));
+        self.mixer.set_next(track);
+        true
+    }
+
     /// Opens the next file; false if the one after it is to be tried at once.
     fn open_next(&mut self, now: Instant) -> bool {
         if now < self.retry_at {
@@ -254,6 +265,9 @@ impl PlaylistSource {
                 self.in_ring.push_back(rendered as u64);
                 // There was room before.
                 drop(self.items.push(SourceItem::Block(block)));
+            }
+            if status == MixStatus::NeedsTrack && self.end_measurement() {
+                continue;
             }
             if status == MixStatus::NeedsTrack {
                 if is_last && rendered == 0 && !self.has_ended {

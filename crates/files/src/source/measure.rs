@@ -58,6 +58,14 @@ impl FileMeter {
     }
 }
 
+impl FileMeter {
+    /// The loudness of what has been measured so far, of a measurement that has begun and not
+    /// ended; it ends here.
+    pub(crate) fn take_partial(&mut self) -> Option<Loudness> {
+        self.open.take().map(|mut open| open.blocks.finish())
+    }
+}
+
 impl Job for FileMeter {
     fn step(&mut self) -> JobStatus {
         let open = self.open.take().or_else(|| {
