@@ -22,6 +22,18 @@ pub struct TimedChunk {
     /// The stream header of a chunk that was encoded elsewhere, in the wire format of the sessions;
     /// `None` if that of the station holds for it.
     pub codec_header: Option<Arc<[u8]>>,
+    /// When its audio was recorded, of a chunk that another server has encoded.
+    pub origin: Option<OriginTime>,
+}
+
+/// When another server recorded the first frame of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "one moment on two clocks")]
+pub struct OriginTime {
+    /// On its clock, as it has written it: the same for all who receive the chunk.
+    pub timestamp: Instant,
+    /// The same moment on the own clock, as well as it is known.
+    pub recorded: Instant,
 }
 
 impl TimedChunk {
@@ -209,7 +221,12 @@ mod tests {
             header: 0,
             bytes: pool.take().unwrap().freeze(),
         };
-        TimedChunk { chunk, timestamp: Instant::from_nanos(number * 20), codec_header: None }
+        TimedChunk {
+            chunk,
+            timestamp: Instant::from_nanos(number * 20),
+            codec_header: None,
+            origin: None,
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ use aulos_core::{Frames, HEADROOM, Instant, SampleRate};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Pooled};
 
+use crate::fanout::OriginTime;
+
 /// An encoded piece of audio with its time.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a chunk and its time")]
@@ -44,6 +46,8 @@ pub struct ReadyChunk {
     /// The stream header that its decoder needs, in the wire format of the station's sessions;
     /// `None` for the station's own.
     pub codec_header: Option<Arc<[u8]>>,
+    /// When the source recorded it.
+    pub origin: Option<OriginTime>,
     /// [`HEADROOM`] bytes, and the payload.
     bytes: Pooled<Vec<u8>>,
 }
@@ -111,6 +115,7 @@ impl ReadyChunkSink {
     pub fn push(
         &mut self,
         (stamp, duration): (Instant, Frames),
+        origin: Option<OriginTime>,
         codec_header: Option<&Arc<[u8]>>,
         payload: &[u8],
     ) -> bool {
@@ -122,7 +127,7 @@ impl ReadyChunkSink {
         bytes.resize(HEADROOM, 0);
         bytes.extend_from_slice(payload);
         let codec_header = codec_header.cloned();
-        self.chunks.push(ReadyChunk { stamp, duration, codec_header, bytes }).is_ok()
+        self.chunks.push(ReadyChunk { stamp, duration, codec_header, origin, bytes }).is_ok()
     }
 }
 

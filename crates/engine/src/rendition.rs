@@ -15,7 +15,7 @@ use aulos_rt::ring::Producer;
 use aulos_rt::{Pool, Pooled};
 
 use crate::encode::{Effort, Encoder};
-use crate::fanout::{Demand, TimedChunk};
+use crate::fanout::{Demand, OriginTime, TimedChunk};
 use crate::status::StationStatus;
 use stamps::PassThrough;
 pub(crate) use stamps::QuantumTime;
@@ -127,7 +127,7 @@ impl Rendition {
             Some(stamps) => stamps.place(timestamp, self.encoder.spec().rate.span(duration)),
             None => timestamp,
         };
-        self.fan_out(bytes, (pts, duration), (now, timestamp), None, status);
+        self.fan_out(bytes, (pts, duration), (now, timestamp), (None, None), status);
         status.chunks += 1;
     }
 
@@ -137,7 +137,7 @@ impl Rendition {
         mut bytes: Pooled<Vec<u8>>,
         (pts, duration): (MediaTime, Frames),
         (now, timestamp): (Instant, Instant),
-        codec_header: Option<Arc<[u8]>>,
+        (codec_header, origin): (Option<Arc<[u8]>>, Option<OriginTime>),
         status: &mut StationStatus,
     ) {
         let payload = bytes.len() - HEADROOM;
@@ -145,7 +145,7 @@ impl Rendition {
         let header = (self.write_header)(&mut bytes[..HEADROOM], now, timestamp, payload);
         let codec = self.encoder.codec();
         let chunk = Chunk { pts, duration, codec, header, bytes: bytes.freeze() };
-        let stamped = TimedChunk { chunk, timestamp, codec_header };
+        let stamped = TimedChunk { chunk, timestamp, codec_header, origin };
         for output in &mut self.outputs {
             if output.push(stamped.clone()).is_err() {
                 status.fanout_full += 1;

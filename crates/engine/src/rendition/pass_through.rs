@@ -79,9 +79,9 @@ impl Rendition {
         status: &mut StationStatus,
     ) {
         let pts = Timeline::new(time.pts, time.stamp, self.spec().rate).media_at(stamp);
-        let (duration, codec_header) = (chunk.duration, chunk.codec_header.clone());
+        let (duration, of_source) = (chunk.duration, (chunk.codec_header.clone(), chunk.origin));
         let bytes = chunk.into_bytes();
-        self.fan_out(bytes, (pts, duration), (time.now, stamp), codec_header, status);
+        self.fan_out(bytes, (pts, duration), (time.now, stamp), of_source, status);
         status.chunks_passed += 1;
     }
 }

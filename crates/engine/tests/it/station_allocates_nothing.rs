@@ -318,7 +318,7 @@ fn chunks_that_are_passed() {
             if step.is_multiple_of(2) {
                 let stamp = now + buffer - Span::from_millis(20);
                 let header = &headers[usize::from(step % 600 > 300)];
-                assert!(sink.push((stamp, quantum), Some(header), &[7; 900]));
+                assert!(sink.push((stamp, quantum), None, Some(header), &[7; 900]));
             }
             match step % 500 {
                 100 => handle.set_preference(Some((1, None))),

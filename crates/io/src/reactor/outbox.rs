@@ -344,6 +344,7 @@ mod tests {
                 },
                 timestamp: Instant::from_nanos(number as u64),
                 codec_header: None,
+                origin: None,
             });
         }
         log
@@ -428,7 +429,7 @@ mod tests {
             header: 0,
             bytes: pool.take().unwrap().freeze(),
         };
-        log.push(TimedChunk { chunk, timestamp: Instant::ZERO, codec_header: None });
+        log.push(TimedChunk { chunk, timestamp: Instant::ZERO, codec_header: None, origin: None });
         let mut socket = LimitedSocket { taken: Vec::new(), remaining: 4 };
         let mut cursor = log.cursor_from(Instant::ZERO);
         let mut outbox = Outbox::new(ChunkFraming::Framed);

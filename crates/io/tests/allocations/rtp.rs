@@ -90,7 +90,9 @@ fn no_packet_allocates_either_way() {
         let pts = MediaTime(number * 960);
         let bytes = bytes.freeze();
         let chunk = Chunk { pts, duration: Frames(960), codec: Codec::Pcm, header: 0, bytes };
-        assert!(chunks.push(TimedChunk { chunk, timestamp, codec_header: None }).is_ok());
+        assert!(
+            chunks.push(TimedChunk { chunk, timestamp, codec_header: None, origin: None }).is_ok()
+        );
         while source.pull(SystemClock::now(), &mut heard) == PullResult::Block {
             frames += heard.frames().as_usize();
         }

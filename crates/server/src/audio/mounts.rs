@@ -377,7 +377,7 @@ impl ChunkOutput {
         let pts = MediaTime::ZERO;
         let chunk = Chunk { pts, duration, codec: Codec::Pcm, header: 0, bytes: bytes.freeze() };
         let codec_header = header.cloned();
-        let chunk = TimedChunk { chunk, timestamp, codec_header };
+        let chunk = TimedChunk { chunk, timestamp, codec_header, origin: None };
         for output in &mut self.outputs {
             if output.push(chunk.clone()).is_err() {
                 self.lost += 1;

@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use aulos_core::{Backoff, ClockLine, Frames, Instant, SampleSpec, Span};
+use aulos_engine::fanout::OriginTime;
 use aulos_engine::standby::StandbyRequest;
 use aulos_proto::snap::client::{ClientInput, ClientOutgoing, ClientOutput};
 use aulos_proto::snap::wire::{Hello, ServerSettings};
@@ -402,7 +403,9 @@ impl SnapcastInput {
                     if let Some(pass) = &mut self.pass {
                         let playout = due + lead;
                         let stream = (stream.format, stream.codec_header.as_ref());
-                        let times = (playout, full_delay);
+                        let recorded = line.own_time(timestamp);
+                        let origin = OriginTime { timestamp, recorded };
+                        let times = (origin, playout, full_delay);
                         if let Some(edge) = pass.chunk(stream, times, frames, &chunk.payload) {
                             let is_passed = self.sink.pass(edge);
                             self.status.counts.passed += u64::from(is_passed);

@@ -15,6 +15,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use aulos_core::{Codec, Frames, Instant, SampleSpec, Span};
+use aulos_engine::fanout::OriginTime;
 use aulos_proto::snap::wire::stream_begin;
 
 use crate::player::StreamFormat;
@@ -47,6 +48,8 @@ pub struct EdgeChunk<'a> {
     pub duration: Frames,
     /// The payload of the codec header message that it needs; `None` for the station's own.
     pub codec_header: Option<&'a Arc<[u8]>>,
+    /// When the other server recorded it.
+    pub origin: OriginTime,
     /// The bytes that the other server has sent.
     pub payload: &'a [u8],
 }
@@ -143,12 +146,12 @@ impl ChunkPass {
         playout - self.config.buffer + duration - self.config.input_buffer
     }
 
-    /// The chunk for the station, of one with this `payload` that clients of the other server play
-    /// at `playout`, `delay` after its stamp; `None` with an obstacle.
+    /// The chunk for the station, of one with this `payload` that was recorded at `origin`, and that
+    /// clients of the other server play at `playout`, `delay` later; `None` with an obstacle.
     pub(super) fn chunk<'a>(
         &mut self,
         (format, header): (StreamFormat, Option<&'a Arc<[u8]>>),
-        (playout, delay): (Instant, Span),
+        (origin, playout, delay): (OriginTime, Instant, Span),
         duration: Frames,
         payload: &'a [u8],
     ) -> Option<EdgeChunk<'a>> {
@@ -161,7 +164,7 @@ impl ChunkPass {
             self.headers[0] = header.cloned();
         }
         let stamp = playout - self.config.buffer;
-        Some(EdgeChunk { stamp, duration, codec_header: header, payload })
+        Some(EdgeChunk { stamp, duration, codec_header: header, origin, payload })
     }
 
     /// Why the last chunk was not passed.

@@ -64,7 +64,9 @@ impl SnapcastInputSink {
     pub(super) fn pass(&mut self, chunk: EdgeChunk<'_>) -> bool {
         let times = (chunk.stamp, chunk.duration);
         let chunks = self.ready_chunks.as_mut();
-        chunks.is_some_and(|chunks| chunks.push(times, chunk.codec_header, chunk.payload))
+        chunks.is_some_and(|chunks| {
+            chunks.push(times, Some(chunk.origin), chunk.codec_header, chunk.payload)
+        })
     }
 
     pub(super) fn is_abandoned(&self) -> bool {

@@ -110,7 +110,11 @@ impl OutputFixture {
             header: 0,
             bytes: bytes.freeze(),
         };
-        assert!(self.chunks.push(TimedChunk { chunk, timestamp, codec_header: None }).is_ok());
+        assert!(
+            self.chunks
+                .push(TimedChunk { chunk, timestamp, codec_header: None, origin: None })
+                .is_ok()
+        );
         self.pts += Frames(960);
     }
 

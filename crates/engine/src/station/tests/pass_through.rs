@@ -60,7 +60,7 @@ impl Origin {
                 let count = if self.lost.contains(&number) { 0 } else { 1 + self.doubles };
                 for _ in 0..count {
                     let times = (stamp, Frames(self.duration));
-                    assert!(self.chunks.push(times, None, &self.next.to_le_bytes()));
+                    assert!(self.chunks.push(times, None, None, &self.next.to_le_bytes()));
                 }
             }
             self.next += self.duration;
