@@ -13,6 +13,8 @@
 
 mod bytes;
 pub mod flac;
+#[cfg(feature = "hls")]
+pub mod hls;
 pub mod http;
 pub mod icecast;
 mod json;

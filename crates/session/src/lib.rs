@@ -11,6 +11,7 @@
 //!        Icecast --- live_source ------- the body of a stream
 //!        Icecast ------- push ---------- a rendition
 //!        (files) ----- playlist -------- the order in which a station plays them
+//!        HLS ------------ hls ---------- a station's output
 //! ```
 //!
 //! `aulos-proto` and `aulos-engine` know nothing of each other; what needs both is here. A machine
@@ -22,6 +23,8 @@
 pub mod connect;
 pub mod datagram;
 pub mod flac_stream;
+#[cfg(feature = "hls")]
+pub mod hls;
 pub mod live_source;
 pub mod mount;
 pub mod nats;

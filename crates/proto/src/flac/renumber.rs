@@ -6,13 +6,21 @@
 use super::frame_end::crc16;
 use super::header::{FrameHeader, NUMBER_AT, ParsedFrameHeader, crc8};
 
-/// Numbers FLAC frames of a fixed block size from 0.
+/// Numbers FLAC frames of a fixed block size from 0, or from another number on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameRenumberer {
     next: u32,
 }
 
 impl FrameRenumberer {
+    /// Begins with this number, of which 31 bits count: it wraps.
+    #[must_use]
+    pub const fn starting_at(number: u64) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "31 bits")]
+        let next = (number & MAX_NUMBER as u64) as u32;
+        Self { next }
+    }
+
     /// Appends a whole FLAC frame with the next number; bytes that are not a FLAC frame are
     /// appended unchanged.
     ///

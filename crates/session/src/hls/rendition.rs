@@ -1,0 +1,152 @@
+//! One rendition: samples in, frames of each segment out.
+
+use std::collections::VecDeque;
+
+use aulos_core::{Block, Frames, MediaTime};
+use aulos_engine::encode::{EncodeError, Encoder};
+use aulos_proto::flac::FrameRenumberer;
+use aulos_proto::hls::{EventMessage, Fragment};
+
+use super::format::HlsFormat;
+
+/// An encoder on the grid.
+pub(super) struct Rendition {
+    format: HlsFormat,
+    encoder: Box<dyn Encoder>,
+    segment: Frames,
+    /// Number of the next frame on the grid.
+    next: u64,
+    /// The place of the first waiting sample.
+    waiting_from: MediaTime,
+    waiting: Vec<f32>,
+    block: Block,
+    frame: Vec<u8>,
+    /// The frames of the present segment.
+    sizes: Vec<u32>,
+    payload: Vec<u8>,
+    /// Complete segments.
+    complete: VecDeque<RenditionSegment>,
+}
+
+/// The frames of a segment.
+pub(super) struct RenditionSegment {
+    pub(super) number: u64,
+    sizes: Vec<u32>,
+    payload: Vec<u8>,
+}
+
+impl Rendition {
+    pub(super) fn new(format: HlsFormat, encoder: Box<dyn Encoder>, segment: Frames) -> Self {
+        let samples = format.frame.as_usize() * format.spec.layout.channels();
+        let block = Block::with_capacity(format.spec.rate, format.spec.layout, samples);
+        Self {
+            format,
+            encoder,
+            segment,
+            next: 0,
+            waiting_from: MediaTime::ZERO,
+            waiting: Vec::new(),
+            block,
+            frame: Vec::new(),
+            sizes: Vec::new(),
+            payload: Vec::new(),
+            complete: VecDeque::new(),
+        }
+    }
+
+    /// Begins anew with samples from `at` on, by a new encoder if there is one.
+    pub(super) fn start(&mut self, at: MediaTime, encoder: Option<Box<dyn Encoder>>) {
+        if let Some(encoder) = encoder {
+            self.encoder = encoder;
+        }
+        let HlsFormat { frame, delay, .. } = self.format;
+        self.next = at.0.saturating_sub(delay.0).div_ceil(frame.0);
+        self.waiting_from = at;
+        self.waiting.clear();
+        self.sizes.clear();
+        self.payload.clear();
+        self.complete.clear();
+    }
+
+    /// Takes samples that continue what it has; keeps the segments from `first` on.
+    ///
+    /// # Errors
+    /// When the encoder fails.
+    pub(super) fn push(&mut self, samples: &[f32], first: u64) -> Result<(), EncodeError> {
+        self.waiting.extend_from_slice(samples);
+        let HlsFormat { frame, delay, spec, .. } = self.format;
+        let channels = spec.layout.channels();
+        let length = frame.as_usize() * channels;
+        let mut used = 0;
+        loop {
+            let start = self.next * frame.0 + delay.0;
+            let skipped = start.saturating_sub(self.waiting_from.0);
+            let skipped = Frames(skipped).as_usize() * channels;
+            let Some(samples) =
+                self.waiting.get(used..).and_then(|rest| rest.get(skipped..skipped + length))
+            else {
+                break;
+            };
+            self.block.reset(spec.rate, spec.layout);
+            self.block.resize(frame);
+            self.block.samples_mut().copy_from_slice(samples);
+            used += skipped + length;
+            self.waiting_from = MediaTime(start) + frame;
+            self.encode(first)?;
+        }
+        self.waiting.drain(..used);
+        Ok(())
+    }
+
+    /// The oldest complete segment.
+    pub(super) fn front(&self) -> Option<&RenditionSegment> {
+        self.complete.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<RenditionSegment> {
+        self.complete.pop_front()
+    }
+
+    /// The bytes of a segment of this rendition.
+    pub(super) fn fragment(
+        &self,
+        segment: &RenditionSegment,
+        events: &[EventMessage],
+    ) -> Option<Vec<u8>> {
+        let fragment = Fragment {
+            sequence: segment.number,
+            decode_time: segment.number * self.segment.0,
+            timescale: self.format.spec.rate.hz(),
+            frame_duration: u32::try_from(self.format.frame.0).ok()?,
+            sizes: &segment.sizes,
+            payload: &segment.payload,
+            events,
+        };
+        fragment.write()
+    }
+
+    /// Encodes the block, which is frame `next`.
+    fn encode(&mut self, first: u64) -> Result<(), EncodeError> {
+        let Self { block, frame, format, payload, sizes, .. } = self;
+        frame.clear();
+        self.encoder.encode(block, frame)?;
+        let number = self.next;
+        self.next += 1;
+        let segment = number * format.frame.0 / self.segment.0;
+        if segment < first {
+            return Ok(());
+        }
+        let before = payload.len();
+        if format.has_memory {
+            payload.extend_from_slice(frame);
+        } else {
+            FrameRenumberer::starting_at(number).write(frame, payload);
+        }
+        sizes.push(u32::try_from(payload.len() - before).map_err(|_| EncodeError::Codec)?);
+        if (self.next * format.frame.0).is_multiple_of(self.segment.0) {
+            let (sizes, payload) = (std::mem::take(sizes), std::mem::take(payload));
+            self.complete.push_back(RenditionSegment { number: segment, sizes, payload });
+        }
+        Ok(())
+    }
+}
