@@ -105,6 +105,12 @@ pub const HOOK_TRIES: RangeInclusive<u32> = 1..=20;
 pub const DEFAULT_HOOK_TRIES: u32 = 5;
 /// Servers accept about a hundred.
 pub const MAX_HOOK_HEADERS: usize = 32;
+/// Each rendition is an encoder.
+pub const MAX_HLS_RENDITIONS: usize = 8;
+/// From what a request for each segment still pays for, to what a listener waits for at the start.
+pub const HLS_SEGMENT_MS: RangeInclusive<i64> = 1_000..=20_000;
+/// Segments are in memory, for twice as long: an hour of FLAC in stereo has some 400 MB.
+pub const MAX_HLS_WINDOW: Span = Span::from_secs(4 * 3_600);
 /// Each push is a connection, and a mount on a server.
 pub const MAX_PUSHES: usize = 16;
 /// Texts about a stream are sent in the head of every response.

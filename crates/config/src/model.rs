@@ -23,6 +23,7 @@ use crate::relay::RelayConfig;
 use crate::security::secrets::SecretConfig;
 use crate::security::{AccessConfig, LimitsConfig, TlsConfig, UserConfig};
 use crate::station::codec::CodecKey;
+use crate::station::hls::HlsConfig;
 use crate::station::icy::IcyConfig;
 use crate::station::push::PushConfig;
 use crate::station::record::RecordConfig;
@@ -202,6 +203,8 @@ keys! {
         plugin: Option<PluginConfig>;
         /// Icecast servers to which the programme is pushed.
         push: Vec<PushConfig>;
+        /// HTTP Live Streaming.
+        hls: Option<HlsConfig>, default_doc "off";
         /// Publish the programme to other servers of the `cluster`, which play it with `nats:`.
         publish: ConfigValue<bool> = false;
         /// RTP outputs.

@@ -14,6 +14,7 @@ pub mod exit;
 pub mod feeder;
 mod file_warnings;
 pub mod history;
+mod hls;
 pub mod hook_runner;
 pub mod http;
 mod icecast;

@@ -33,6 +33,7 @@ mod encoders;
 mod fallback;
 mod fifo;
 mod history;
+mod hls;
 mod hostile;
 mod idle_stations;
 mod integrations;

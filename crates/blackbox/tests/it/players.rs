@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TONE: &str = "[[station]]\nname = \"default\"\nsources = [\"tone://?hz=440\"]\n";
 
 /// A command of a program that refuses to run as root.
-fn as_nobody(program: &Path) -> Command {
+pub(crate) fn as_nobody(program: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
     }

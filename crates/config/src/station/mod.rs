@@ -2,6 +2,7 @@
 
 pub(crate) mod codec;
 pub(crate) mod fallback;
+pub(crate) mod hls;
 pub(crate) mod icy;
 pub(crate) mod intro;
 pub(crate) mod mount;
@@ -33,6 +34,7 @@ use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::source::{self, SourceConfig};
 use crate::station::codec::check_library;
+use crate::station::hls::HlsSettings;
 use crate::station::mount::MountSettings;
 use crate::station::push::PushSettings;
 use crate::station::record::RecorderSettings;
@@ -77,6 +79,8 @@ pub struct StationSettings {
     pub pushes: Vec<PushSettings>,
     /// Whether it is published to other servers of the cluster.
     pub publish: bool,
+    /// HTTP Live Streaming.
+    pub hls: Option<HlsSettings>,
     /// RTP outputs.
     pub rtp: Vec<RtpOutputSettings>,
     /// Recorders.
@@ -166,6 +170,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
         plugin: config.plugin.as_ref().and_then(|plugin| resolve_plugin(plugin, problems)),
         pushes: Vec::new(),
         publish: config.publish.value,
+        hls: config.hls.as_ref().and_then(|hls| hls::resolve(hls, spec, problems)),
         rtp: Vec::new(),
         records: Vec::new(),
         icy: icy::resolve(&config.icy, problems),

@@ -158,6 +158,7 @@ pub const OWN_PATHS: &[&str] = &[
     "api",
     "aulos",
     "healthz",
+    "hls",
     "jsonrpc",
     "listen",
     "login",

@@ -26,7 +26,7 @@ mod upload;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use aulos_config::{
     Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, RtpOutputSettings,
@@ -37,6 +37,7 @@ use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
 use aulos_proto::titles::TrackMetadata;
+use aulos_session::hls::HlsWindow;
 
 pub use announcement::{
     Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, AnnouncementTarget,
@@ -243,6 +244,11 @@ pub trait ListenSink: Send + Sync {
     /// The socket is non-blocking. `read` holds what has been read after the request, often
     /// nothing.
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>);
+
+    /// The window of a station's HLS, if it has one.
+    fn hls_window(&self, _station: &str) -> Option<Arc<Mutex<HlsWindow>>> {
+        None
+    }
 
     /// Acquires a station's mount for a source client, without waiting; `None` if it is in use or
     /// no longer exists.

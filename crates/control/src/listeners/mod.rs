@@ -105,7 +105,10 @@ fn request_line(head: &[u8]) -> (String, String) {
     let line = parsed.as_ref().and_then(ReceivedHead::request_line);
     let Some((method, target, version)) = line else { return Default::default() };
     let path = target.split('?').next().unwrap_or_default();
-    let name = path.strip_prefix("/listen/").unwrap_or_default().trim_start_matches('/');
+    // All that a client of HLS asks for is below the name of its station.
+    let hls = path.strip_prefix("/hls/").and_then(|rest| rest.split('/').next());
+    let listen = path.strip_prefix("/listen/").or(hls);
+    let name = listen.unwrap_or_default().trim_start_matches('/');
     // `Uri` percent-decodes the path of a complete URI only.
     let decoded = format!("http://station/{name}").parse::<Uri>().map(|uri| uri.path);
     let name = decoded.unwrap_or_default().trim_start_matches('/').to_owned();

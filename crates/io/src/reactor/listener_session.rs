@@ -29,15 +29,19 @@ impl ListenerSession {
         self.is_cut.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn begin(&self) {
+    /// It receives a stream.
+    pub fn begin(&self) {
         self.is_streaming.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn add_sent(&self, bytes: u64) {
+    /// So many bytes more were sent.
+    pub fn add_sent(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn is_cut(&self) -> bool {
+    /// Whether it is to end.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
     }
 }

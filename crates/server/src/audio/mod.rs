@@ -45,12 +45,14 @@ use aulos_io::reactor::{EventSink, ReactorPool};
 use aulos_io::{CodecPool, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::titles::TrackMetadata;
+use aulos_session::hls::HlsWindow;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use aulos_control::cluster::ClusterHandle;
 
 use crate::codec_panics;
+use crate::hls::HlsTable;
 use crate::nats::NatsService;
 use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
@@ -63,6 +65,8 @@ use station_recorder::RecorderManager;
 /// The audio backend; see [`aulos_control::backend`] for its interface.
 pub struct Audio {
     inner: Mutex<AudioState>,
+    /// Apart, so that a request for a segment does not wait for the control plane.
+    hls: Arc<HlsTable>,
 }
 
 impl std::fmt::Debug for Audio {
@@ -85,6 +89,7 @@ impl Audio {
     ) -> io::Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let sink: Arc<dyn EventSink> = Arc::new(ControlEventSink(events));
+        let hls = Arc::<HlsTable>::default();
         let mut inner = AudioState {
             context: ReactorPool::start(threads, &sink)?,
             workers: Workers::start(threads)?,
@@ -106,6 +111,7 @@ impl Audio {
             dj_ports: Vec::new(),
             source_counters: SourceCounters::default(),
             nats: NatsService::new(config.cluster.as_ref()),
+            hls: Arc::clone(&hls),
             finished_events: Vec::new(),
         };
         for station in &config.stations {
@@ -115,7 +121,7 @@ impl Audio {
         links::connect_all(&mut inner);
         inner.context.set_listen_policy(policy);
         inner.context.listen(listener)?;
-        Ok(Self { inner: Mutex::new(inner) })
+        Ok(Self { inner: Mutex::new(inner), hls })
     }
 
     /// Joins the cluster of the configuration, if there is one. To be called once; a cluster that
@@ -284,6 +290,7 @@ impl AudioBackend for Audio {
     fn remove_station(&self, number: usize) {
         self.with(|inner| {
             if let Some(running) = inner.stations.get_mut(number).and_then(Option::take) {
+                inner.hls.remove(&running.config.name);
                 stations::end(running, inner);
                 renditions::end(inner, number);
                 inner.context.remove_station(number);
@@ -427,6 +434,7 @@ impl AudioBackend for Audio {
             let mut all = view::counters(&reactors, &mut stations);
             all.extend(renditions::counters(&inner.renditions, &inner.lost_chunks));
             all.extend(mounts::counters(&mut inner.stations));
+            all.extend(self.hls.counters());
             all.extend(codec_panics::counters());
             all.extend(inner.radio_client.counters());
             all.extend(inner.pusher.counters());
@@ -448,6 +456,10 @@ impl ListenSink for Audio {
 
     fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>, session: Arc<ListenerSession>) {
         self.with(|inner| listen::accept(socket, &read, session, inner));
+    }
+
+    fn hls_window(&self, station: &str) -> Option<Arc<Mutex<HlsWindow>>> {
+        self.hls.window(station)
     }
 
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>) {

@@ -121,7 +121,12 @@ fn intro_chunks(intro: &Intro) -> Vec<TimedChunk> {
         bytes.extend_from_slice(&part.bytes);
         let (pts, duration) = (MediaTime::ZERO, part.duration);
         let chunk = Chunk { pts, duration, codec: Codec::Pcm, header: 0, bytes: bytes.freeze() };
-        Some(TimedChunk { chunk, timestamp: Instant::ZERO, codec_header: part.header.clone() })
+        Some(TimedChunk {
+            chunk,
+            timestamp: Instant::ZERO,
+            codec_header: part.header.clone(),
+            origin: None,
+        })
     };
     // The pool has a buffer for each.
     intro.chunks().iter().filter_map(chunk).collect()

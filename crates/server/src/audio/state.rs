@@ -23,6 +23,7 @@ use super::sources::live_input::PortStatus;
 use super::sources::source_monitor::SourceMonitor;
 use super::sources::station_link::StationLink;
 use super::station_recorder::{RecorderManager, StationRecorder};
+use crate::hls::{HlsTable, HlsTitle};
 use crate::nats::{NatsService, PublicationState};
 use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
@@ -60,6 +61,7 @@ pub(super) struct AudioState {
     pub(super) dj_ports: Vec<(Endpoint, PortStatus)>,
     pub(super) source_counters: SourceCounters,
     pub(super) nats: NatsService,
+    pub(super) hls: Arc<HlsTable>,
     /// Events of removed stations that control has not collected yet.
     pub(super) finished_events: Vec<ProgrammeEvent>,
 }
@@ -91,6 +93,8 @@ pub(super) struct RunningStation {
     pub(super) flush_at: Option<Instant>,
     /// The current title, in one line.
     pub(super) title: Arc<str>,
+    /// For the titles of HLS.
+    pub(super) hls: Option<HlsTitle>,
     /// For a mount.
     pub(super) mount: Option<MountMonitor>,
     /// A number that is never used for two stations.

@@ -4,10 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_config::{ProcessingSettings, StationSettings};
+use aulos_engine::fanout::TimedChunk;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station;
 use aulos_engine::station::StationHandle;
 use aulos_io::SystemClock;
+use aulos_rt::ring::Consumer;
 
 use super::announcements::StationAnnouncements;
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
@@ -15,6 +17,7 @@ use super::state::{AudioState, RunningStation};
 use super::{mounts, pushes, recordings, rtp};
 use crate::audio::sources;
 use crate::audio::sources::{OpenedInputs, nats};
+use crate::hls::{self, HlsParts};
 
 /// Starts a station and returns its number: a free one or a new one.
 pub(super) fn start(config: &StationSettings, inner: &mut AudioState) -> io::Result<usize> {
@@ -36,6 +39,9 @@ pub(super) fn replace(
     if let Some(old) = inner.stations.get(number).and_then(Option::as_ref) {
         running.title = Arc::clone(&old.title);
         pushes::show_title(&running.pushes, &running.title);
+        if let Some(hls) = running.hls.as_ref().filter(|_| !running.title.is_empty()) {
+            hls.set(&running.title);
+        }
     }
     let old = inner.stations.get_mut(number).and_then(|slot| slot.replace(running));
     if let Some(mut old) = old {
@@ -58,8 +64,10 @@ fn run(
     number: Option<usize>,
     inner: &mut AudioState,
 ) -> io::Result<(usize, RunningStation)> {
-    // A published station has one more reader of its chunks.
-    let readers = inner.context.reactors() + usize::from(config.publish);
+    // A published station has one more reader of its chunks, and HLS of passed ones is another.
+    let chunks_for_hls = hls::reads_chunks(config);
+    let readers =
+        inner.context.reactors() + usize::from(config.publish) + usize::from(chunks_for_hls);
     let parts = match &config.mount {
         Some(mount) => mounts::encoding(config, mount, readers),
         None => EncodingHandles::new(config, &config.name, readers)?,
@@ -70,6 +78,8 @@ fn run(
     let EncodingHandles { encoder, quantum, pool, mut outputs, channel, mut taps } = parts;
     let OpenedInputs { inputs, monitors, frames } =
         sources::open_all(config, (quantum, &channel), inner)?;
+    let chunks = chunks_for_hls.then(|| taps.pop()).flatten();
+    let hls = start_hls(config, chunks, inner)?;
     let published = config.publish.then(|| taps.pop()).flatten();
     let publication = published.map(|chunks| nats::publish(config, &channel, chunks, inner));
     let publication = publication.transpose()?;
@@ -85,6 +95,11 @@ fn run(
     let mount = mount_outputs.map(|(mount, outputs)| {
         let parts = mounts::parts(config, mount, (&channel, quantum), (outputs, frames), inner);
         mounts::start(parts, &mut handle, inner)
+    });
+    let hls = hls.map(|HlsParts { tap, job, title }| {
+        tap.map_or(Ok(0), |tap| handle.add_output(tap)).map_err(io::Error::other)?;
+        inner.codecs.add(job);
+        Ok::<_, io::Error>(title)
     });
     if let Some(sound) = last_resort {
         station.set_last_resort(sound);
@@ -106,11 +121,25 @@ fn run(
         recordings: Vec::new(),
         flush_at: None,
         title: Arc::from(""),
+        hls: hls.transpose()?,
         mount: mount.transpose()?,
         run,
         worker_slot: place,
     };
     Ok((number, running))
+}
+
+/// The parts of a station's HLS, if it has one.
+fn start_hls(
+    config: &StationSettings,
+    chunks: Option<Consumer<TimedChunk>>,
+    inner: &AudioState,
+) -> io::Result<Option<HlsParts>> {
+    let Some(settings) = &config.hls else {
+        inner.hls.remove(&config.name);
+        return Ok(None);
+    };
+    inner.hls.start(config, settings, chunks).map(Some)
 }
 
 /// Applies normalizer and equalizer settings to a station.
@@ -127,6 +156,9 @@ pub(super) fn show_title(inner: &mut AudioState, station: usize, title: &Arc<str
     let Some(running) = inner.station(station) else { return };
     running.title = Arc::clone(title);
     pushes::show_title(&running.pushes, title);
+    if let Some(hls) = &running.hls {
+        hls.set(title);
+    }
     inner.context.set_title(station, title);
     for mapped in inner.renditions.iter().filter(|mapped| mapped.station == station) {
         inner.context.set_title(mapped.number, title);

@@ -10,6 +10,7 @@ mod app_state;
 mod events;
 mod forwarded;
 mod heartbeat;
+mod hls;
 mod host;
 mod large_body;
 mod listen_index;
@@ -54,6 +55,7 @@ use crate::tcp::{
 use crate::tls::{self, ClientStream};
 use events::EventFeed;
 use forwarded::ProxiedClients;
+use hls::HlsState;
 pub(crate) use host::is_our_host;
 use listener_auth::{ListenerAuthorizer, is_for_sound};
 use login::ConnectionIdentity;
@@ -89,9 +91,30 @@ pub async fn serve(
 ) {
     let feed = EventFeed::start(Arc::clone(&control));
     let proxied = Arc::new(ProxiedClients::new(policy.clone()));
-    let router =
-        routes::router(Arc::clone(&control), feed, Arc::clone(&sink), Arc::clone(&proxied));
     let gate = Arc::new(ListenerAuthorizer::default());
+    let hls = HlsState::new(Arc::clone(&gate));
+    let router = routes::router(
+        Arc::clone(&control),
+        feed,
+        Arc::clone(&sink),
+        Arc::clone(&proxied),
+        hls.clone(),
+    );
+    let accept = accept_all(listener, control, sink, policy, (router, gate, proxied));
+    tokio::select! {
+        () = accept => {}
+        () = hls.end_idle_sessions() => {}
+    }
+}
+
+/// Accepts connections until the future is dropped.
+async fn accept_all(
+    listener: TcpListener,
+    control: Arc<Control>,
+    sink: Arc<dyn ListenSink>,
+    policy: watch::Receiver<ListenPolicy>,
+    (router, gate, proxied): (Router, Arc<ListenerAuthorizer>, Arc<ProxiedClients>),
+) {
     let mut acceptor =
         ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONNECTIONS), DescriptorUse::Http);
     loop {

@@ -28,6 +28,7 @@ use super::api::waveform::Waveforms;
 use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
+use super::hls::{self, HlsState};
 use super::large_body::answer_response;
 use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
@@ -48,6 +49,7 @@ pub(super) fn router(
     feed: EventFeed,
     sink: Arc<dyn ListenSink>,
     proxied: Arc<ProxiedClients>,
+    hls_state: HlsState,
 ) -> Router {
     let doc_root = control.config().http.doc_root.clone();
     let monitoring = Monitoring::new(&control);
@@ -69,6 +71,7 @@ pub(super) fn router(
         .route("/stream", get(stream))
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
+        .route("/hls/{*path}", any(hls::serve))
         .route("/listen/", get(listen_index))
         .route("/listen/{*name}", any(redirect_listener));
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
@@ -106,7 +109,8 @@ pub(super) fn router(
             router.route("/", get(page)).fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
         }
     };
-    let router = router.layer(from_fn_with_state(app.clone(), check_request)).with_state(app);
+    let router = router.layer(from_fn_with_state(app.clone(), check_request));
+    let router = router.layer(Extension(hls_state)).with_state(app);
     router.layer(from_fn_with_state(monitoring, monitoring::count_request))
 }
 

@@ -250,6 +250,26 @@ pub(super) const CONNECTIONS: &[Metric] = &[
     )
     .labels(&[("result", &["passed", "encoded", "silenced"])]),
     Metric::counter(
+        "aulos_hls_segments_total",
+        "Segments of HLS, one for all renditions of a station.",
+        Values::Counters(&[("hls_segments", &[])]),
+    ),
+    Metric::counter(
+        "aulos_hls_filled_segments_total",
+        "Segments of HLS with audio that was filled in.",
+        Values::Counters(&[("hls_segments_filled", &[])]),
+    ),
+    Metric::counter(
+        "aulos_hls_restarts_total",
+        "Discontinuities of HLS while a station runs.",
+        Values::Counters(&[("hls_restarts", &[])]),
+    ),
+    Metric::counter(
+        "aulos_hls_encoder_failures_total",
+        "Failures of encoders of HLS.",
+        Values::Counters(&[("hls_encoder_failures", &[])]),
+    ),
+    Metric::counter(
         "aulos_mount_splices_total",
         "How often the stream of a mount went on with another source, or after a gap in one.",
         Values::Counters(&[("mount_splices", &[])]),

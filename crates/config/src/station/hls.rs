@@ -1,0 +1,108 @@
+//! `hls` of a station: its programme as HTTP Live Streaming.
+
+use aulos_core::{Frames, SampleSpec, Span};
+use aulos_engine::encode::{CodecConfig, RateControl};
+use aulos_session::hls::HlsFormat;
+
+use crate::keys::keys;
+use crate::limits::{HLS_SEGMENT_MS, MAX_HLS_RENDITIONS, MAX_HLS_WINDOW};
+use crate::problem::{ConfigLocation, ConfigValue, Problems};
+
+keys! {
+    /// A station's programme as HTTP Live Streaming, at `/hls/NAME/index.m3u8`.
+    pub(crate) struct HlsConfig {
+        /// Renditions with encoder settings, as in `flac`, `flac:8` or `opus:96k`. Players begin
+        /// with the first one.
+        renditions: Vec<ConfigValue<CodecConfig>>, required "hls = { renditions = [\"opus:96k\", \"flac\"] }";
+        /// Duration of a segment: a multiple of 20 ms. With `5.76s` and `3.84s` the codecs of HLS
+        /// have the same boundaries at 48,000 Hz.
+        segment: ConfigValue<Span> = DEFAULT_SEGMENT;
+        /// Duration of a playlist: how far back a listener can go. Segments are kept in memory for
+        /// twice as long.
+        window: ConfigValue<Span> = DEFAULT_WINDOW;
+        /// Another server makes the same segments from the same origin, behind one load balancer;
+        /// Opus needs a constant bit rate for that, as in `opus:96k,cbr`.
+        /// A segment with audio that had to be filled in is refused with 503, so that the load
+        /// balancer asks the other server.
+        paired: bool = false;
+    }
+}
+
+/// HLS of a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HlsSettings {
+    /// The renditions; players begin with the first one.
+    pub renditions: Vec<HlsFormat>,
+    /// Samples in a segment.
+    pub segment: Frames,
+    /// Segments in a playlist.
+    pub listed: usize,
+    /// Another server makes the same segments.
+    pub paired: bool,
+}
+
+/// Validates HLS of a station.
+pub(crate) fn resolve(
+    config: &HlsConfig,
+    spec: SampleSpec,
+    problems: &Problems,
+) -> Option<HlsSettings> {
+    let ConfigValue { value: span, at } = config.segment;
+    let (low, high) = (HLS_SEGMENT_MS.start(), HLS_SEGMENT_MS.end());
+    if !HLS_SEGMENT_MS.contains(&span.as_millis()) {
+        let message = format!("`segment` must last {low} to {high} ms");
+        problems.add_with_hint(at, message, "segment = \"5.76s\"");
+        return None;
+    }
+    let segment = spec.rate.frames(span);
+    if config.renditions.is_empty() && config.at != ConfigLocation::Default {
+        let hint = "renditions = [\"opus:96k\", \"flac\"]";
+        problems.add_with_hint(config.at, "`renditions` is empty", hint);
+    }
+    if let Some(more) = config.renditions.get(MAX_HLS_RENDITIONS) {
+        let message = format!("a station has at most {MAX_HLS_RENDITIONS} renditions");
+        problems.add(more.at, message);
+    }
+    let mut renditions: Vec<HlsFormat> = Vec::new();
+    for ConfigValue { value: codec, at } in &config.renditions {
+        match HlsFormat::new(*codec, spec, segment) {
+            Ok(format) if renditions.iter().any(|other| other.name() == format.name()) => {
+                problems.add(*at, format!("duplicate rendition `{codec}`"));
+            }
+            Ok(_) if config.paired && is_variable(*codec) => {
+                let message = format!("`paired` requires a constant bit rate: `{codec}`");
+                problems.add_with_hint(*at, message, format!("\"{codec},cbr\""));
+            }
+            Ok(format) => renditions.push(format),
+            Err(error) => {
+                let hint = "renditions = [\"flac\"], segment = \"5.76s\" and spec = \"48000:16:2\"";
+                problems.add_with_hint(*at, error.to_string(), hint);
+            }
+        }
+    }
+    let ConfigValue { value: window, at } = config.window;
+    let listed = window.as_nanos() / span.as_nanos().max(1);
+    let least = i64::try_from(aulos_session::hls::WindowConfig::MIN_LISTED).unwrap_or(1);
+    if listed < least || window > MAX_HLS_WINDOW {
+        let hours = MAX_HLS_WINDOW.as_millis() / 3_600_000;
+        let message =
+            format!("`window` must have {least} segments at least, and {hours} h at most");
+        problems.add_with_hint(at, message, "window = \"10min\"");
+        return None;
+    }
+    let listed = usize::try_from(listed).ok()?;
+    Some(HlsSettings { renditions, segment, listed, paired: config.paired })
+        .filter(|settings| !settings.renditions.is_empty())
+}
+
+/// Whether the encoder's choices depend on all that it has encoded: two servers never make the same.
+fn is_variable(codec: CodecConfig) -> bool {
+    matches!(codec, CodecConfig::Opus(opus) if opus.rate_control == RateControl::Vbr)
+}
+
+/// 288 packets of Opus, and whole numbers of frames of all codecs of HLS.
+const DEFAULT_SEGMENT: ConfigValue<Span> =
+    ConfigValue { value: Span::from_millis(5_760), at: ConfigLocation::Default };
+
+const DEFAULT_WINDOW: ConfigValue<Span> =
+    ConfigValue { value: Span::from_secs(600), at: ConfigLocation::Default };

@@ -1,0 +1,42 @@
+//! `hls` of a station.
+
+use super::*;
+
+fn with(keys: &str) -> String {
+    station(&format!("sources = [\"demo://\"]\nhls = {{ {keys} }}"))
+}
+
+#[test]
+fn the_renditions_and_the_grid_of_a_station() {
+    let text = with("renditions = [\"opus:96k\", \"flac\"]");
+    let resolved = load_text(&text, &[]).unwrap();
+    let hls = resolved.stations[0].hls.clone().unwrap();
+    let names: Vec<_> = hls.renditions.iter().map(|format| format.name()).collect();
+    assert_eq!(names, ["opus-96k", "flac"]);
+    assert_eq!((hls.segment.0, hls.listed, hls.paired), (276_480, 104, false));
+    let text = with("renditions = [\"flac\"], segment = \"3.84s\", window = \"1h\", paired = true");
+    let hls = load_text(&text, &[]).unwrap().stations[0].hls.clone().unwrap();
+    assert_eq!((hls.segment.0, hls.listed, hls.paired), (184_320, 937, true));
+    assert!(load_text(&station("sources = [\"demo://\"]"), &[]).unwrap().stations[0].hls.is_none());
+}
+
+#[test]
+fn what_players_could_not_play_is_refused() {
+    for (keys, expected) in [
+        ("renditions = []", "`renditions` is empty"),
+        ("renditions = [\"pcm\"]", "pcm has no rendition in HLS"),
+        ("renditions = [\"flac\", \"flac\"]", "duplicate rendition `flac`"),
+        ("renditions = [\"flac\"], segment = \"5.77s\"", "multiple of 960 samples"),
+        ("renditions = [\"flac\"], segment = \"100ms\"", "`segment` must last 1000 to 20000 ms"),
+        ("renditions = [\"flac\"], window = \"10s\"", "must have 3 segments at least"),
+        ("renditions = [\"flac\"], window = \"5h\"", "4 h at most"),
+        ("renditions = [\"opus:96k\"], paired = true", "requires a constant bit rate: `opus:96k`"),
+    ] {
+        let problems = load_text(&with(keys), &[]).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{keys}: {problems}");
+    }
+    let text = with("renditions = [\"flac\"]")
+        .replace("[[station]]", "[[station]]\nspec = \"44100:16:2\"");
+    let problems = load_text(&text, &[]).unwrap_err().to_string();
+    assert!(problems.contains("HLS requires 48000 Hz"), "{problems}");
+}

@@ -1,0 +1,163 @@
+//! HLS out: the job that makes segments, the windows that clients get them from, and the sessions
+//! of clients.
+//!
+//! ```text
+//!  station -- RecordTap or chunks --> HlsJob (codec pool) --> HlsWindow <-- http::hls
+//! ```
+//!
+//! A window outlives its station: one that is replaced with the same settings goes on in it, with
+//! a discontinuity.
+
+mod job;
+pub(crate) mod sessions;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aulos_config::{HlsSettings, StationSettings};
+use aulos_core::{Frames, Span};
+use aulos_engine::fanout::TimedChunk;
+use aulos_engine::output_bus::BusOutput;
+use aulos_engine::recorder::{TapPoint, record_tap};
+use aulos_io::{Job, encoder};
+use aulos_rt::ring::Consumer;
+use aulos_session::hls::{ChunkFeed, HlsFormat, HlsWindow, OutputGrid, Segmenter, WindowConfig};
+
+use job::{HlsFeed, HlsJob};
+
+/// The windows of all stations with HLS.
+#[derive(Debug, Default)]
+pub(crate) struct HlsTable {
+    windows: Mutex<HashMap<String, Arc<Mutex<HlsWindow>>>>,
+    counts: Arc<HlsCounts>,
+}
+
+/// Counters of all segmenters.
+#[derive(Debug, Default)]
+pub(crate) struct HlsCounts {
+    segments: AtomicU64,
+    filled: AtomicU64,
+    restarts: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// The title of a running station, on its way to its job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HlsTitle(Arc<Mutex<Option<Arc<str>>>>);
+
+impl HlsTitle {
+    pub(crate) fn set(&self, title: &Arc<str>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(title));
+    }
+
+    fn take(&self) -> Option<Arc<str>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// HLS of a station that is being started.
+pub(crate) struct HlsParts {
+    /// For the station's output bus; none where its chunks are read.
+    pub(crate) tap: Option<BusOutput>,
+    /// For the codec pool.
+    pub(crate) job: Box<dyn Job>,
+    /// For its titles.
+    pub(crate) title: HlsTitle,
+}
+
+impl HlsTable {
+    /// The window of a station.
+    pub(crate) fn window(&self, station: &str) -> Option<Arc<Mutex<HlsWindow>>> {
+        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.get(station).map(Arc::clone)
+    }
+
+    /// Makes the parts of a station's HLS. `chunks` are those of a station that passes what another
+    /// server sends ([`reads_chunks`]).
+    ///
+    /// # Errors
+    /// When an encoder cannot be made.
+    pub(crate) fn start(
+        &self,
+        station: &StationSettings,
+        settings: &HlsSettings,
+        chunks: Option<Consumer<TimedChunk>>,
+    ) -> io::Result<HlsParts> {
+        // The titles of two servers are not set at the same sample.
+        let has_events = chunks.is_none();
+        let make = |format: &HlsFormat| {
+            encoder::make_encoder(format.codec, format.spec, format.frame).ok()
+        };
+        let HlsSettings { renditions, segment, .. } = settings;
+        let segmenter = Segmenter::new(renditions.clone(), *segment, has_events, make);
+        let segmenter = segmenter.ok_or_else(|| io::Error::other("no encoder for HLS"))?;
+        let window = self.open(&station.name, settings)?;
+        let chunk_feed = || ChunkFeed::new(station.codec.codec(), station.spec);
+        let (feed, tap) = match chunks.and_then(|chunks| Some((chunks, chunk_feed()?))) {
+            Some((chunks, feed)) => (HlsFeed::Chunks(chunks, feed), None),
+            None => {
+                let (rate, layout) = (station.spec.rate, station.spec.layout);
+                let (tap, reader) = record_tap(TapPoint::Output, rate, layout, CAPACITY);
+                (HlsFeed::Output(reader, OutputGrid::default()), Some(tap.into()))
+            }
+        };
+        let title = HlsTitle::default();
+        let job = HlsJob::new(feed, segmenter, window, title.clone(), Arc::clone(&self.counts));
+        Ok(HlsParts { tap, job: Box::new(job), title })
+    }
+
+    /// Removes the window of a station without HLS.
+    pub(crate) fn remove(&self, station: &str) {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner).remove(station);
+    }
+
+    /// Counters for the status; their names are stable.
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 4] {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let HlsCounts { segments, filled, restarts, failures } = &*self.counts;
+        [
+            ("hls_segments", get(segments)),
+            ("hls_segments_filled", get(filled)),
+            ("hls_restarts", get(restarts)),
+            ("hls_encoder_failures", get(failures)),
+        ]
+    }
+
+    fn open(&self, station: &str, settings: &HlsSettings) -> io::Result<Arc<Mutex<HlsWindow>>> {
+        let HlsSettings { renditions, segment, listed, paired } = settings;
+        let config = WindowConfig {
+            formats: renditions.clone(),
+            segment: *segment,
+            listed: *listed,
+            first_listed: if *paired { WindowConfig::MIN_LISTED } else { 1 },
+        };
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = windows.get(station) {
+            let mut window = known.lock().unwrap_or_else(PoisonError::into_inner);
+            if *window.config() == config {
+                window.restart();
+                return Ok(Arc::clone(known));
+            }
+        }
+        let window = HlsWindow::new(config).ok_or_else(|| io::Error::other("no init segment"))?;
+        let window = Arc::new(Mutex::new(window));
+        windows.insert(station.to_owned(), Arc::clone(&window));
+        Ok(window)
+    }
+}
+
+/// Whether HLS of this station is made from its chunks, which another server has encoded.
+pub(crate) fn reads_chunks(station: &StationSettings) -> bool {
+    let passes = station.sources.iter().any(|source| source.config.is_passed());
+    let codec = station.codec.codec();
+    station.hls.is_some() && passes && ChunkFeed::new(codec, station.spec).is_some()
+}
+
+/// Twenty times the interval at which the codec pool visits its jobs.
+const CAPACITY: Span = Span::from_secs(2);
+
+/// A frame of a title's number: a tenth of a second at 48,000 Hz, so that numbers of different
+/// titles differ for years.
+const TITLE_GRID: Frames = Frames(4_800);
