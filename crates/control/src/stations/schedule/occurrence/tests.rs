@@ -35,7 +35,8 @@ fn changes(settings: &ScheduleSettings, year: i16) -> Vec<String> {
         assert!(change > now, "{change} is not after {now}");
         now = change;
         let minutes = now.duration_since(start).as_mins();
-        let entry = active(settings, now).map_or("-".to_owned(), |one| one.entry.to_string());
+        let entry =
+            active(settings, now).map_or_else(|| "-".to_owned(), |one| one.entry.to_string());
         all.push(format!("{minutes}:{entry}"));
     }
 }
