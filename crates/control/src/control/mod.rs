@@ -255,16 +255,16 @@ impl Control {
         });
     }
 
-    /// Registers a web listener by the head of its request, which is for `mount` or below
-    /// `/listen/`. Its session goes to the audio side.
+    /// Registers a web listener by the head of its request, which is for `station` or names one
+    /// below `/listen/`. Its session goes to the audio side.
     pub fn register_listener(
         &self,
         head: &[u8],
-        mount: Option<&StationSettings>,
+        station: Option<&str>,
         from: IpAddr,
     ) -> Arc<ListenerSession> {
-        let station_of = |path: &str| match mount {
-            Some(mount) => Some(mount.name.clone()),
+        let station_of = |path: &str| match station {
+            Some(station) => Some(station.to_owned()),
             None => self.lock().stations.of_path(path),
         };
         self.listeners.register((head, from), self.clock.now(), &self.events, station_of)

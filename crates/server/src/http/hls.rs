@@ -203,7 +203,7 @@ async fn session(
         }
         None => None,
     };
-    let session = app.control.register_listener(head.as_bytes(), None, identity.from);
+    let session = app.control.register_listener(head.as_bytes(), Some(station), identity.from);
     if let Some(permission) = permission {
         let (authorizer, session) = (Arc::clone(&hls.authorizer), Arc::downgrade(&session));
         tokio::spawn(async move { authorizer.follow(permission, session).await });

@@ -337,7 +337,8 @@ async fn hand_over_listener(
     };
     match stream.into_media() {
         Ok(socket) => {
-            let session = control.register_listener(&read, mount.as_deref(), identity.from);
+            let name = mount.as_deref().map(|mount| mount.name.as_str());
+            let session = control.register_listener(&read, name, identity.from);
             if let Some(permission) = permission {
                 let (gate, session) = (Arc::clone(gate), Arc::downgrade(&session));
                 tokio::spawn(async move { gate.follow(permission, session).await });
