@@ -13,6 +13,7 @@
 mod cluster;
 mod env;
 mod hooks;
+pub mod icecast_xml;
 mod keys;
 pub mod limits;
 mod missing;

@@ -421,12 +421,13 @@ fn codec_name(stream: &StreamUri) -> Option<&str> {
 }
 
 impl ConversionResult {
-    fn note(&mut self, note: &str) {
+    pub(crate) fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
     }
 }
 
-fn line(toml: &mut String, key: &str, value: &str) {
+/// Writes a key.
+pub(crate) fn line(toml: &mut String, key: &str, value: &str) {
     // Writing to a string cannot fail.
     writeln!(toml, "{key:<9} = {value}").ok();
 }

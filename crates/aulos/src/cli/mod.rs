@@ -173,10 +173,10 @@ Examples:
     /// Reads the day files that a server keeps in its state directory, while it runs or later.
     #[command(after_help = history::EXAMPLES)]
     History(history::HistoryArgs),
-    /// Convert a snapserver configuration file
+    /// Convert a configuration file of snapserver or Icecast
     ///
-    /// Prints an aulos configuration. Settings without a counterpart are listed in its comments and
-    /// on standard error. Exits with 78 if the result has problems that need an edit.
+    /// Prints an aulos configuration. The mounts and relays of Icecast become mounts. Settings
+    /// without a counterpart are listed in its comments and on standard error. Exits with 78 if the result has problems that need an edit.
     #[command(after_help = snapserver::CONVERT_EXAMPLES)]
     Convert(snapserver::ConvertArgs),
     /// Run the server with the arguments of snapserver

@@ -127,10 +127,16 @@ fn check_name(config: &MountConfig, problems: &Problems) {
     if OWN_PATHS.contains(&name.as_str()) {
         let message = format!("`/{name}` is a page of the server");
         problems.add_with_hint(*at, message, format!("name = \"{name}.mp3\""));
-    } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-._~".contains(c)) {
+    } else if !is_mount_name(name) {
         let message = format!("`{name}` cannot be the path of a mount");
         problems.add_with_hint(*at, message, "use letters, digits, `.`, `-`, `_` and `~`");
     }
+}
+
+/// Whether a mount can have this name.
+pub(crate) fn is_mount_name(name: &str) -> bool {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-._~".contains(c));
+    !name.is_empty() && is_plain && !OWN_PATHS.contains(&name)
 }
 
 fn codec(config: &MountConfig) -> MountCodec {
