@@ -94,6 +94,14 @@ keys! {
         trusted_proxies: Vec<ConfigValue<String>>;
         /// File that gets a line for each web listener that has left.
         access_log: Option<ConfigValue<String>>, default_doc "no access log";
+        /// Addresses and networks whose web listeners are refused: `["192.0.2.0/24"]`.
+        deny: Vec<ConfigValue<String>>;
+        /// Programs of web listeners (`User-Agent`) that are refused, in any case; `*` stands for
+        /// any characters: `["*bot*"]`.
+        deny_agents: Vec<String>;
+        /// Origin of pages whose players may read streams (`Access-Control-Allow-Origin`): one, `*`
+        /// for all, or empty for none.
+        allow_origin: ConfigValue<String> = "*";
         /// URL that is asked, as by Icecast, whether a web listener may listen.
         listener_add: Option<ConfigValue<String>>, default_doc "every web listener may";
         /// URL that is told when such a listener has left.

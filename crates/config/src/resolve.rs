@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use aulos_session::radio::{HostRule, InvalidHostRule, IpNetwork};
 
@@ -164,6 +165,9 @@ fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
         doc_root: config.doc_root.as_ref().map(|dir| absolute_path("doc_root", dir, problems)),
         names: names.collect(),
         trusted_proxies: trusted_proxies(&config.trusted_proxies, problems),
+        deny: networks("deny", &config.deny, problems),
+        deny_agents: config.deny_agents.iter().map(|text| text.to_ascii_lowercase()).collect(),
+        allow_origin: allow_origin(&config.allow_origin, problems),
         access_log: config
             .access_log
             .as_ref()
@@ -173,21 +177,35 @@ fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
 }
 
 fn trusted_proxies(listed: &[ConfigValue<String>], problems: &Problems) -> Vec<IpNetwork> {
-    let network = |text: &ConfigValue<String>| match text.value.parse::<IpNetwork>() {
-        Ok(network) if network.prefix == 0 => {
+    for text in listed {
+        if text.value.parse::<IpNetwork>().is_ok_and(|network| network.prefix == 0) {
             let message = format!("`{}` in `trusted_proxies` trusts every address", text.value);
             let hint = "list the addresses of the proxies: any client could give itself an address";
             problems.add_with_hint(text.at, message, hint);
-            None
         }
+    }
+    networks("trusted_proxies", listed, problems)
+}
+
+fn networks(key: &str, listed: &[ConfigValue<String>], problems: &Problems) -> Vec<IpNetwork> {
+    let network = |text: &ConfigValue<String>| match text.value.parse::<IpNetwork>() {
         Ok(network) => Some(network),
         Err(error) => {
-            let message = format!("`{}` in `trusted_proxies` is no address", text.value);
+            let message = format!("`{}` in `{key}` is no address", text.value);
             problems.add_with_hint(text.at, message, error.to_string());
             None
         }
     };
     listed.iter().filter_map(network).collect()
+}
+
+/// The origin of pages that may read streams; an empty one sends no header.
+fn allow_origin(text: &ConfigValue<String>, problems: &Problems) -> Option<Arc<str>> {
+    if !text.value.chars().all(|c| c.is_ascii_graphic()) {
+        let message = format!("`{}` is no origin", text.value.escape_debug());
+        problems.add_with_hint(text.at, message, "as in https://radio.example.org, or * for all");
+    }
+    (!text.value.is_empty()).then(|| text.value.as_str().into())
 }
 
 fn listener_auth(config: &HttpConfig, problems: &Problems) -> Option<ListenerAuth> {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use aulos_session::radio::{HostRule, IpNetwork};
 
@@ -103,6 +104,12 @@ pub struct HttpSettings {
     pub trusted_proxies: Vec<IpNetwork>,
     /// The access log of web listeners.
     pub access_log: Option<PathBuf>,
+    /// Networks whose web listeners are refused.
+    pub deny: Vec<IpNetwork>,
+    /// Patterns of programs (`User-Agent`) that are refused, in lower case.
+    pub deny_agents: Vec<String>,
+    /// The value of `Access-Control-Allow-Origin` for streams; none sends no such header.
+    pub allow_origin: Option<Arc<str>>,
     /// Whether web listeners may listen is asked there.
     pub listener_auth: Option<ListenerAuth>,
 }
@@ -112,6 +119,14 @@ impl HttpSettings {
     #[must_use]
     pub fn is_trusted_proxy(&self, peer: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|network| network.contains(peer))
+    }
+
+    /// Whether a web listener is refused by its address or its program.
+    #[must_use]
+    pub fn denies(&self, from: IpAddr, agent: &str) -> bool {
+        let agent = agent.to_ascii_lowercase();
+        self.deny.iter().any(|network| network.contains(from))
+            || self.deny_agents.iter().any(|pattern| matches_pattern(pattern, &agent))
     }
 }
 
@@ -181,4 +196,43 @@ pub struct StreamSettings {
     pub plugin_dir: PathBuf,
     /// Whether calls from this machine may name a script of `plugin_dir`.
     pub plugins_by_rpc: bool,
+}
+
+/// Whether a text is like a pattern, in which `*` stands for any characters. Each part is looked
+/// for behind the one before, so the work grows with the length of both only.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(first) else { return false };
+    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in middle.split('*') {
+        let Some(at) = text.find(part) else { return false };
+        text = text.get(at + part.len()..).unwrap_or_default();
+    }
+    text.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_has_any_characters_for_a_star() {
+        for (pattern, text) in [
+            ("", ""),
+            ("*", ""),
+            ("*", "abc"),
+            ("abc", "abc"),
+            ("a*", "a"),
+            ("a*c", "abc"),
+            ("*bot*", "a badbot/1.0"),
+            ("a*b*b", "a bb"),
+        ] {
+            assert!(matches_pattern(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in
+            [("", "a"), ("abc", "abcd"), ("a*a", "a"), ("a*b*b", "a b"), ("*b", "a")]
+        {
+            assert!(!matches_pattern(pattern, text), "{pattern} {text}");
+        }
+    }
 }

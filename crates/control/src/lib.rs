@@ -56,7 +56,7 @@ pub use stations::activity::{StationActivity, TICK};
 pub use stations::mount_table::MountTable;
 pub use stations::{mounts, plugin, titles};
 pub use views::Views;
-pub use views::icecast::{IcecastView, set_icecast_sources};
+pub use views::icecast::{IcecastView, icecast_response, set_icecast_sources};
 pub use views::meter_feed::{MeterFrames, MeterSnapshot, status_notification};
 pub use views::run_statistics::{CALL_SECONDS, Histogram};
 pub use views::snapshot::{ClientSnapshot, ServerSnapshot, StationSnapshot};

@@ -281,6 +281,17 @@ fn metadata_request(query: &str) -> Result<RequestKind, RequestError> {
     Ok(RequestKind::Metadata { mount: format!("{slash}{mount}"), title, password: text("pass") })
 }
 
+/// The title in the query of `/admin/metadata`; `None` for a query of another mode.
+///
+/// # Errors
+/// [`RequestError`] for an unknown charset.
+pub fn parse_title_query(query: &str) -> Result<Option<ReceivedTitle>, RequestError> {
+    Ok(match metadata_request(query)? {
+        RequestKind::Metadata { title, .. } => Some(title),
+        _ => None,
+    })
+}
+
 /// The charset of this name (a label of the Encoding Standard, in any case); none for the names of
 /// those that are not decoded for security.
 fn charset(name: &[u8]) -> Option<&'static Encoding> {

@@ -42,6 +42,7 @@ mod loudness_filter;
 mod markers;
 mod mdns;
 mod metrics;
+mod mount_admin;
 mod mounts;
 mod mp3;
 mod mpd;

@@ -230,14 +230,24 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }
 
+/// The request of a web listener.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "it is there to be taken apart")]
+pub struct ListenerRequest {
+    /// What has been read from its socket: the head, at most 8 KiB, possibly more.
+    pub head: Vec<u8>,
+    /// Its entry in the table of listeners, kept as long as it is served.
+    pub session: Arc<ListenerSession>,
+    /// The value of `Access-Control-Allow-Origin` in the response.
+    pub allow_origin: Option<Arc<str>>,
+}
+
 /// Takes over connections from the HTTP listener.
 pub trait ListenSink: Send + Sync {
     /// Takes a connection whose request starts with `GET /listen/`, without waiting.
     ///
-    /// The socket is non-blocking. `read` holds what has been read from it: at least the request
-    /// line, at most 8 KiB, possibly more than the line. The session is kept as long as it is
-    /// served.
-    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>, session: Arc<ListenerSession>);
+    /// The socket is non-blocking.
+    fn accept_listener(&self, socket: MediaSocket, request: ListenerRequest);
 
     /// Takes a Snapcast client behind a WebSocket whose handshake is complete, without waiting.
     ///
@@ -256,6 +266,9 @@ pub trait ListenSink: Send + Sync {
 
     /// Sets the title sent by a source client; false if none is on air there.
     fn set_live_title(&self, station: &str, mount: &Mount, title: TrackMetadata) -> bool;
+
+    /// Disconnects the source client of a mount; false if none is on air there.
+    fn disconnect_source(&self, station: &str, mount: &Mount) -> bool;
 }
 
 /// Capacity of the event queue: two events for each session of a full server.

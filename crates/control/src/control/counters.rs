@@ -58,6 +58,8 @@ counters! {
     http_cross_site,
     /// Requests with an unknown host name.
     http_wrong_host,
+    /// Web listeners that were refused by their address or program.
+    http_listeners_denied,
     /// Connections above the limit for one address.
     control_refused_same_address,
     /// Connections above the rate limit for one address.

@@ -56,6 +56,7 @@ use crate::stations::added::StreamOrigin;
 use crate::stations::mount_table::MountTable;
 use crate::stations::slot::ScriptEvent;
 use crate::views::Views;
+use crate::views::icecast::mount_of;
 use crate::views::run_statistics::RunStatistics;
 use state::Subjects;
 
@@ -341,6 +342,11 @@ impl Control {
     /// The mounts of the present configuration.
     pub fn mounts(&self) -> Arc<MountTable> {
         Arc::clone(&self.mounts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The station or mount that is heard at this path, as Icecast's interfaces name it.
+    pub fn station_at(&self, mount: &str) -> Option<Arc<StationSettings>> {
+        self.stations().into_iter().find(|station| mount_of(station) == mount)
     }
 
     /// A counter that changes with everything that a page shows.

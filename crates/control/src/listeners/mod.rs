@@ -65,6 +65,11 @@ impl Listeners {
         self.access_log.run(configured).await;
     }
 
+    /// Disconnects a listener of this station within a second; false if there is none of this id.
+    pub fn cut(&self, station: &str, id: u64) -> bool {
+        self.table.cut(station, id)
+    }
+
     /// Logs the listeners that have ended since the last call.
     pub(crate) fn log_ended(
         &self,

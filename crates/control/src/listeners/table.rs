@@ -60,6 +60,13 @@ impl ListenerTable {
         state.active.iter().filter(|one| one.streams(station)).cloned().collect()
     }
 
+    /// Disconnects the listener of this station with this id; false if there is none.
+    pub(crate) fn cut(&self, station: &str, id: u64) -> bool {
+        let state = self.lock();
+        let found = state.active.iter().find(|one| one.id == id && one.streams(station));
+        found.inspect(|one| one.session.cut()).is_some()
+    }
+
     /// How many there are, and how many there have been at once.
     pub(crate) fn count(&self, station: &str) -> (usize, usize) {
         let state = self.lock();

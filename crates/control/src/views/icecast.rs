@@ -31,6 +31,15 @@ pub fn set_icecast_sources(status: &mut Value, mut sources: Vec<Value>) {
     status["icestats"]["source"] = field;
 }
 
+/// The answer of a call for administrators, as XML.
+#[must_use]
+pub fn icecast_response(message: &str, is_done: bool) -> String {
+    let (message, done) = (escape_markup(message), u8::from(is_done));
+    format!(
+        "{XML_HEAD}<iceresponse><message>{message}</message><return>{done}</return></iceresponse>\n"
+    )
+}
+
 /// The server at one moment, as Icecast shows it.
 #[derive(Debug)]
 pub struct IcecastView {
@@ -207,7 +216,7 @@ impl IcecastView {
 }
 
 /// The path at which a station or a mount can be heard.
-fn mount_of(station: &StationSettings) -> String {
+pub(crate) fn mount_of(station: &StationSettings) -> String {
     let name = percent_encode_url(&station.name);
     if station.mount.is_some() { format!("/{name}") } else { format!("/listen/{name}") }
 }

@@ -39,6 +39,8 @@ pub struct DjStream {
 #[derive(Debug)]
 pub struct DjMountSlot {
     occupied: Arc<AtomicBool>,
+    /// The present DJ is to be disconnected.
+    is_cut: Arc<AtomicBool>,
     hand_over: Sender<AdmittedDj>,
 }
 
@@ -70,10 +72,22 @@ impl DjMountSlot {
     #[must_use]
     pub fn try_acquire(&self) -> Option<DjMountPermit> {
         let free = !self.occupied.swap(true, Ordering::AcqRel);
+        if free {
+            self.is_cut.store(false, Ordering::Release);
+        }
         free.then(|| DjMountPermit {
             place: MountOccupancy(Arc::clone(&self.occupied)),
             hand_over: self.hand_over.clone(),
         })
+    }
+
+    /// Disconnects the DJ with the next poll of its feeder; false if the mount is not in use.
+    pub fn disconnect(&self) -> bool {
+        let is_occupied = self.is_occupied();
+        if is_occupied {
+            self.is_cut.store(true, Ordering::Release);
+        }
+        is_occupied
     }
 
     /// Whether the mount is in use, from the moment of acquisition.
@@ -118,6 +132,8 @@ pub enum DjEndReason {
     Unplayable(StreamError),
     /// Its chunked encoding is invalid.
     InvalidChunks,
+    /// A controller disconnected it.
+    Disconnected,
 }
 
 impl fmt::Display for DjEndReason {
@@ -135,6 +151,7 @@ impl fmt::Display for DjEndReason {
             Self::Unplayable(why) => {
                 write!(f, "the stream of the last live source cannot be played: {why}")
             }
+            Self::Disconnected => f.write_str("the last live source was disconnected by a call"),
             Self::InvalidChunks => {
                 f.write_str("the last live source sent invalid chunked encoding")
             }
@@ -167,6 +184,7 @@ pub struct DjFeeder {
     counters: Arc<DjCounters>,
     /// The stand-by control of the station; without one the source is always needed.
     standby: Option<StandbyHandle>,
+    is_cut: Arc<AtomicBool>,
     /// Bodies so far, as the decoder counts them.
     bodies: u64,
     on_air: Option<ActiveDj>,
@@ -195,7 +213,9 @@ impl DjFeeder {
     ) -> (DjMountSlot, Self, LatestReader<DjFeederState>) {
         let (hand_over, inbox) = bounded(1);
         let (publisher, state) = aulos_rt::latest(DjFeederState::default());
-        let mount = DjMountSlot { occupied: Arc::default(), hand_over };
+        let is_cut = Arc::<AtomicBool>::default();
+        let mount =
+            DjMountSlot { occupied: Arc::default(), is_cut: Arc::clone(&is_cut), hand_over };
         let feeder = Self {
             inbox,
             writer,
@@ -204,6 +224,7 @@ impl DjFeeder {
             last_state: DjFeederState::default(),
             counters,
             standby: None,
+            is_cut,
             bodies: 0,
             on_air: None,
             scratch: vec![0; READ_BYTES],
@@ -237,6 +258,9 @@ impl DjFeeder {
     /// Returns the end reason when the stream has ended.
     fn poll_stream(&mut self, now: Instant) -> Option<DjEndReason> {
         let on_air = self.on_air.as_mut()?;
+        if self.is_cut.load(Ordering::Acquire) {
+            return Some(DjEndReason::Disconnected);
+        }
         if !on_air.is_decoding {
             if !self.writer.begin(on_air.admitted.dj.hint) {
                 return None;
@@ -278,7 +302,7 @@ impl DjFeeder {
             drop(on_air.admitted.dj.wire.write(OK_RESPONSE));
         }
         match left {
-            DjEndReason::Ended => {}
+            DjEndReason::Ended | DjEndReason::Disconnected => {}
             DjEndReason::Broken | DjEndReason::InvalidChunks => count(&self.counters.broken),
             DjEndReason::Stalled => count(&self.counters.stalled),
             DjEndReason::Unplayable(_) => count(&self.counters.unplayable),

@@ -70,6 +70,8 @@ enum ListenerPart {
 pub struct ListenerOptions {
     /// Whether the listener requested titles (`Icy-MetaData: 1`).
     pub titles: bool,
+    /// The value of `Access-Control-Allow-Origin`; without it pages of other sites may not read.
+    pub allow_origin: Option<Arc<str>>,
     /// A reference that keeps the rendition of this listener alive.
     pub rendition_guard: Option<Arc<()>>,
     /// Its entry in the table of listeners.
@@ -80,11 +82,14 @@ pub struct ListenerOptions {
 
 /// The head of the response to a web listener.
 #[must_use]
-pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
+pub fn response_head(channel: &StationDescriptor, options: &ListenerOptions) -> String {
     let Some(media) = content_type(channel) else { return NOT_ACCEPTABLE.to_owned() };
     let mut head = RESPONSE_HEAD.replace("{}", media);
     head += &channel.icy.header_lines(&channel.name, channel.bitrate);
-    if titles && sends_titles(channel) {
+    if let Some(origin) = &options.allow_origin {
+        head += &format!("Access-Control-Allow-Origin: {origin}\r\n{EXPOSED_HEADERS}");
+    }
+    if options.titles && sends_titles(channel) {
         head += &format!("icy-metaint: {}\r\n", icy::INTERVAL);
     }
     head + "\r\n"
@@ -119,7 +124,7 @@ impl WebListener {
         let mut outbox = Outbox::new(ChunkFraming::Payload);
         let channel = &tap.descriptor;
         if options.push.is_none() {
-            outbox.queue(response_head(channel, options.titles).as_bytes());
+            outbox.queue(response_head(channel, &options).as_bytes());
         }
         let titles = options.titles && sends_titles(channel);
         let (mut ogg, mut icy_titles) = (None, titles.then(IcyWriter::new));
@@ -431,6 +436,8 @@ fn wave_header(spec: SampleSpec) -> Vec<u8> {
 
 const RESPONSE_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\
     Connection: close\r\nAccept-Ranges: none\r\nX-Content-Type-Options: nosniff\r\n";
+/// A page of another site may read all headers of the response.
+const EXPOSED_HEADERS: &str = "Access-Control-Expose-Headers: *\r\n";
 const NOT_ACCEPTABLE: &str = "HTTP/1.1 406 Not Acceptable\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis station sends 24 bit PCM, which browsers cannot play: \
     set codec = \"flac\".\n";

@@ -8,9 +8,7 @@
 //!
 //! A mount is at `/NAME`, and in no other format.
 
-use std::sync::Arc;
-
-use aulos_control::backend::{ListenerSession, MediaSocket};
+use aulos_control::backend::{ListenerRequest, MediaSocket};
 use aulos_core::{CODECS, Codec, CodecInfo, SampleSpec};
 use aulos_io::reactor::{ListenerOptions, response_head};
 use aulos_proto::uri::{Uri, percent_encode_url};
@@ -52,13 +50,9 @@ enum PlaylistKind {
 }
 
 /// Serves a listener, or answers with an error.
-pub(super) fn accept(
-    socket: MediaSocket,
-    read: &[u8],
-    session: Arc<ListenerSession>,
-    inner: &mut AudioState,
-) {
-    let found = ListenRequest::parse(read).and_then(|wanted| {
+pub(super) fn accept(socket: MediaSocket, request: ListenerRequest, inner: &mut AudioState) {
+    let ListenerRequest { head, session, allow_origin } = request;
+    let found = ListenRequest::parse(&head).and_then(|wanted| {
         let (name, form) = find_station(&wanted, &inner.stations)?;
         Some((wanted, name, form))
     });
@@ -86,12 +80,17 @@ pub(super) fn accept(
     };
     match target {
         Ok(target) if wanted.head_only => {
-            socket
-                .respond_and_close(response_head(&target.channel, wanted.wants_titles).as_bytes());
+            let options = ListenerOptions {
+                titles: wanted.wants_titles,
+                allow_origin,
+                ..ListenerOptions::default()
+            };
+            socket.respond_and_close(response_head(&target.channel, &options).as_bytes());
         }
         Ok(target) => {
             let options = ListenerOptions {
                 titles: wanted.wants_titles,
+                allow_origin,
                 rendition_guard: target.keep_alive,
                 session: Some(session),
                 push: None,

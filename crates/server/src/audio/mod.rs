@@ -32,7 +32,7 @@ use aulos_config::{
 };
 use aulos_control::backend::{
     Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit, Greeting,
-    GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerSession, MediaSocket,
+    GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerRequest, MediaSocket,
     ProgrammeEvent, ReactorEvent, SessionCommand, StationPosition, StationRecorderEvent,
     StationReport, TargetSessions,
 };
@@ -454,8 +454,12 @@ impl ListenSink for Audio {
         self.with(|inner| djs::set_title(station, mount, title, inner))
     }
 
-    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>, session: Arc<ListenerSession>) {
-        self.with(|inner| listen::accept(socket, &read, session, inner));
+    fn disconnect_source(&self, station: &str, mount: &Mount) -> bool {
+        self.with(|inner| djs::disconnect(station, mount, inner))
+    }
+
+    fn accept_listener(&self, socket: MediaSocket, request: ListenerRequest) {
+        self.with(|inner| listen::accept(socket, request, inner));
     }
 
     fn hls_window(&self, station: &str) -> Option<Arc<Mutex<HlsWindow>>> {

@@ -49,6 +49,7 @@ pub(super) fn hand_over(inner: &mut AudioState) {
             match renditions::listen(inner, number, Some(codec)) {
                 Ok(target) => {
                     let options = ListenerOptions {
+                        allow_origin: None,
                         titles: false,
                         rendition_guard: target.keep_alive,
                         session: None,

@@ -7,11 +7,13 @@
 
 mod api;
 mod app_state;
+mod cors;
 mod events;
 mod forwarded;
 mod heartbeat;
 mod hls;
 mod host;
+mod icecast_admin;
 mod large_body;
 mod listen_index;
 mod listener_auth;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_config::StationSettings;
-use aulos_control::backend::ListenSink;
+use aulos_control::backend::{ListenSink, ListenerRequest};
 use aulos_control::{Control, MountTable, count};
 use aulos_io::descriptors::DescriptorUse;
 use aulos_io::reactor::ListenPolicy;
@@ -258,6 +260,8 @@ const TOO_LONG: &[u8] =
 const MISDIRECTED: &[u8] =
     b"HTTP/1.1 421 Misdirected Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
+const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
@@ -310,6 +314,12 @@ async fn hand_over_listener(
         count(&control.counters.http_wrong_host);
         return stream.try_send_response(MISDIRECTED);
     }
+    let agent = header(&read, "user-agent").unwrap_or_default();
+    if http.denies(identity.from, &agent) {
+        count(&control.counters.http_listeners_denied);
+        tracing::info!(target: "listener", from = %identity.from, "denied by address or agent");
+        return stream.try_send_response(DENIED);
+    }
     // Without users of ours, credentials are meant for the program that decides.
     let has_users = !control.access.rules().users.is_empty();
     if (has_users || http.listener_auth.is_none())
@@ -346,7 +356,9 @@ async fn hand_over_listener(
             if is_for_sound(&read) && mount.is_some_and(|mount| control.is_mount_full(&mount)) {
                 return socket.respond_and_close(MOUNT_FULL);
             }
-            sink.accept_listener(identity.mark_forwarded(socket, permit), read, session);
+            let allow_origin = http.allow_origin.clone();
+            let request = ListenerRequest { head: read, session, allow_origin };
+            sink.accept_listener(identity.mark_forwarded(socket, permit), request);
         }
         Err(error) => tracing::debug!(%error, "cannot hand over a listener"),
     }

@@ -13,7 +13,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -35,7 +35,7 @@ use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
 use super::system_probe::SystemProbe;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
-use super::{host, listen_index, websocket};
+use super::{cors, host, icecast_admin, listen_index, websocket};
 use crate::connections::ConnectionSlots;
 use crate::http::api;
 use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
@@ -61,11 +61,7 @@ pub(super) fn router(
         // Relative, so that it leads to the page behind a path prefix too.
         .route(login::LOGIN_PATH, get(async || Redirect::to("./")))
         .merge(api::routes())
-        .route("/status-json.xsl", get(icecast_status))
-        .route("/admin/stats", get(icecast_admin))
-        .route("/admin/stats.xml", get(icecast_admin))
-        .route("/admin/listmounts", get(icecast_admin))
-        .route("/admin/listclients", get(icecast_admin))
+        .merge(icecast_admin::routes())
         .route("/openrpc.json", get(async || json_response(openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
@@ -149,62 +145,6 @@ async fn page_file(
 async fn listen_index(State(app): State<AppState>) -> Response {
     let html = listen_index::page(&app.control.stations());
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
-}
-
-/// Icecast's status, for directories and widgets; `?mount=/listen/NAME` limits it to one source.
-async fn icecast_status(
-    State(app): State<AppState>,
-    Extension(identity): Extension<ConnectionIdentity>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Response {
-    let status = app
-        .control
-        .views()
-        .icecast()
-        .status(&base_url(&identity, &headers), mount(&uri).as_deref());
-    json_response(status.to_string())
-}
-
-/// The URL at which a client has reached this server. The host has been checked, so it is safe to
-/// repeat.
-fn base_url(identity: &ConnectionIdentity, headers: &HeaderMap) -> String {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    format!("{}://{host}", if identity.is_https { "https" } else { "http" })
-}
-
-/// The `mount` of a query. Its slashes may be encoded; what is encoded in the path stays so.
-fn mount(uri: &Uri) -> Option<String> {
-    let mut pairs = uri.query()?.split('&');
-    let mount = pairs.find_map(|pair| pair.strip_prefix("mount="))?;
-    let mount = mount.replace("%2F", "/").replace("%2f", "/").replace("%25", "%");
-    Some(if mount.starts_with('/') { mount } else { format!("/{mount}") })
-}
-
-/// Icecast's figures for administrators, as XML.
-async fn icecast_admin(
-    State(app): State<AppState>,
-    Extension(identity): Extension<ConnectionIdentity>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Response {
-    let (base, mount) = (base_url(&identity, &headers), mount(&uri));
-    let xml = match uri.path() {
-        "/admin/listclients" => {
-            mount.as_deref().and_then(|mount| app.control.views().icecast().clients(mount))
-        }
-        path => {
-            let is_short = path == "/admin/listmounts";
-            Some(app.control.views().icecast().stats(&base, mount.as_deref(), is_short))
-        }
-    };
-    match xml {
-        Some(xml) => ([(CONTENT_TYPE, "text/xml; charset=utf-8")], xml).into_response(),
-        None => {
-            let text = "unknown mount; /admin/listmounts lists all\n";
-            (StatusCode::NOT_FOUND, text).into_response()
-        }
-    }
 }
 
 async fn call(
@@ -393,13 +333,18 @@ async fn check_request(State(app): State<AppState>, mut request: Request, next: 
     let ours = host::has_server_host(request.headers(), &app.control.config().http.names);
     let mut response = if let Some(refusal) = app.identify_proxied(&mut request) {
         refusal
+    } else if let Some(permission) = cors::preflight_response(&request, &app.control) {
+        permission
     } else if ours {
         match app.identify(&request) {
             Ok(caller) => match app.refuse_slot(&request, &caller) {
                 Some(refusal) => refusal,
                 None => {
                     request.extensions_mut().insert(caller);
-                    run_while_open(request, next).await
+                    match app.control.mounts().at_path(request.uri().path().as_bytes()) {
+                        Some(_) => redirect_listener(request).await,
+                        None => run_while_open(request, next).await,
+                    }
                 }
             },
             Err(denied) => login::denied_response(denied),
@@ -444,6 +389,7 @@ mod tests {
     fn the_configuration_knows_every_path_of_the_router() {
         let sources = [
             include_str!("routes.rs"),
+            include_str!("icecast_admin.rs"),
             include_str!("monitoring.rs"),
             include_str!("login.rs"),
             include_str!("api/mod.rs"),

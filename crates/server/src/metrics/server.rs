@@ -358,6 +358,7 @@ pub(super) const CONNECTIONS: &[Metric] = &[
             ("http_refused", &["http", "full"]),
             ("http_cross_site", &["http", "cross_site"]),
             ("http_wrong_host", &["http", "host"]),
+            ("http_listeners_denied", &["http", "denied"]),
             ("pages_refused_busy", &["http", "busy_disk"]),
             ("control_refused_same_address", &["control_plane", "same_address"]),
             ("control_refused_too_fast", &["control_plane", "too_fast"]),

@@ -26,7 +26,7 @@ use aulos_config::{
 use aulos_control::backend::{
     Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
     EVENT_QUEUE, Greeting, GreetingSink, Hello, InputChange, ListenPolicy, ListenSink,
-    ListenerSession, Loudness, MediaSocket, ProgrammeEvent, ReactorEvent, ServerSettings,
+    ListenerRequest, Loudness, MediaSocket, ProgrammeEvent, ReactorEvent, ServerSettings,
     SessionCommand, SessionId, StationPosition, StationRecorderEvent, StationReport,
     TargetSessions,
 };
@@ -213,8 +213,8 @@ impl AudioBackend for FakeBackend {
 pub struct FakeSink(pub Mutex<Vec<(MediaSocket, Vec<u8>)>>, pub Mutex<Vec<(MediaSocket, Vec<u8>)>>);
 
 impl ListenSink for FakeSink {
-    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>, _: Arc<ListenerSession>) {
-        self.0.lock().unwrap().push((socket, read));
+    fn accept_listener(&self, socket: MediaSocket, request: ListenerRequest) {
+        self.0.lock().unwrap().push((socket, request.head));
     }
 
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>) {
@@ -226,6 +226,10 @@ impl ListenSink for FakeSink {
     }
 
     fn set_live_title(&self, _: &str, _: &Mount, _: TrackMetadata) -> bool {
+        false
+    }
+
+    fn disconnect_source(&self, _: &str, _: &Mount) -> bool {
         false
     }
 }

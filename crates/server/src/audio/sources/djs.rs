@@ -106,6 +106,12 @@ pub(crate) fn set_title(
     taken
 }
 
+/// Disconnects the source client; false when the mount is idle.
+pub(crate) fn disconnect(station: &str, mount: &Mount, inner: &mut AudioState) -> bool {
+    let input = find_input(station, mount, inner);
+    input.is_some_and(|input| input.seat.disconnect())
+}
+
 fn find_input<'a>(
     station: &str,
     mount: &Mount,

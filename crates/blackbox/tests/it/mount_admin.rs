@@ -1,0 +1,245 @@
+//! Icecast's interfaces for mounts: what AzuraCast and players ask, and who may listen.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use aulos_blackbox::peer::find_or_skip;
+use aulos_blackbox::ports::free_port;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::mounts::{MountListener, on_air, send, tone_file, two_sources};
+use crate::retry::retry_after_stall;
+use crate::rpc::Rpc;
+use crate::{shared_turn, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `echo -n admin:topsecret | base64`
+const ADMIN: &str = "Authorization: Basic YWRtaW46dG9wc2VjcmV0\r\n";
+
+const ADMIN_USER: &str = "[access]\nanonymous = \"listen\"\n\
+     [[user]]\nname = \"admin\"\nrole = \"admin\"\npassword = \"topsecret\"\n";
+
+/// The whole response to a request without a body.
+fn ask(http: SocketAddr, line: &str, fields: &str) -> String {
+    let mut socket = TcpStream::connect(http).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(socket, "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n")
+        .unwrap();
+    let mut response = Vec::new();
+    socket.read_to_end(&mut response).unwrap();
+    String::from_utf8_lossy(&response).into_owned()
+}
+
+/// The text between the tags of the first element of this name.
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    rest.split_once("</").map(|(text, _)| text)
+}
+
+#[test]
+fn what_azuracast_calls_is_answered_for_a_mount() {
+    let name = "mount_admin::what_azuracast_calls_is_answered_for_a_mount";
+    retry_after_stall(name, || {
+        let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+        let _turn = shared_turn();
+        let scratch = ScratchDir::new("mount-admin").unwrap();
+        let port = free_port().unwrap();
+        let server = AulosServer::start(&scratch, &(two_sources(port) + ADMIN_USER)).unwrap();
+        let file = tone_file(&ffmpeg, &scratch, 440, "-c:a libmp3lame -b:a 128k");
+        let url = format!("icecast://source:any@127.0.0.1:{port}/first");
+        let _sender = send(&ffmpeg, &file, &url, &scratch, "a");
+        let admin = |path: &str| ask(server.http, &format!("GET /admin/{path}"), ADMIN);
+        let (mut listener, _) = MountListener::connect(
+            server.http,
+            "/live.mp3",
+            "Icy-MetaData: 1\r\nUser-Agent: VLC\r\n",
+        );
+        listener.read_for(Duration::from_secs(2));
+        // Without the password nobody sees addresses, or changes anything.
+        for path in ["stats", "listclients?mount=/live.mp3", "killsource?mount=/live.mp3"] {
+            let refused = ask(server.http, &format!("GET /admin/{path}"), "");
+            assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+        }
+        let stats = admin("stats");
+        assert!(stats.contains("<source mount=\"/live.mp3\">"), "{stats}");
+        let mounts = admin("listmounts");
+        assert!(mounts.contains("/live.mp3"), "{mounts}");
+        let clients = admin("listclients?mount=%2Flive.mp3");
+        assert_eq!(element(&clients, "Listeners"), Some("1"), "{clients}");
+        assert_eq!(element(&clients, "UserAgent"), Some("VLC"), "{clients}");
+        let id = element(&clients, "ID").unwrap();
+        // The source is accepted within some seconds.
+        let title = "metadata?mount=/live.mp3&mode=updinfo&song=News+-+At+Noon";
+        wait_for("a title", PATIENCE, || {
+            let answer = admin(title);
+            element(&answer, "return") == Some("1")
+        });
+        let told = b"StreamTitle='News - At Noon';";
+        let mut heard = 0;
+        while !listener.bytes.windows(told.len()).any(|piece| piece == told) {
+            listener.read();
+            heard += 1;
+            assert!(heard < 1_000, "no title");
+        }
+        let status: Value = {
+            let answer = ask(server.http, "GET /status-json.xsl?mount=/live.mp3", "");
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            let head = head.to_ascii_lowercase();
+            assert!(head.contains("\r\naccess-control-allow-origin: *"), "{head}");
+            serde_json::from_str(body).unwrap()
+        };
+        assert_eq!(status["icestats"]["source"]["title"], "At Noon", "{status}");
+        assert_eq!(status["icestats"]["source"]["artist"], "News", "{status}");
+        // Another site's page cannot make the calls, even with the password.
+        let fields = format!("{ADMIN}Origin: http://evil.example\r\n");
+        let refused = ask(server.http, "GET /admin/killsource?mount=/live.mp3", &fields);
+        assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+        let unknown = admin("killclient?mount=/live.mp3&id=999999");
+        assert_eq!(element(&unknown, "return"), Some("0"), "{unknown}");
+        let answer = admin(&format!("killclient?mount=/live.mp3&id={id}"));
+        assert_eq!(element(&answer, "return"), Some("1"), "{answer}");
+        let mut piece = [0; 8_192];
+        while listener.socket.read(&mut piece).is_ok_and(|count| count > 0) {}
+        wait_for("the end of the listener", PATIENCE, || {
+            let clients = admin("listclients?mount=/live.mp3");
+            element(&clients, "Listeners") == Some("0")
+        });
+        assert!(admin("killclient?mount=/none&id=1").starts_with("HTTP/1.1 404"));
+        let mut rpc = Rpc::connect(server.control);
+        wait_for("the source", PATIENCE, || on_air(&mut rpc).0 == "first");
+        let answer = admin("killsource?mount=/live.mp3");
+        assert_eq!(element(&answer, "return"), Some("1"), "{answer}");
+        wait_for("another source", PATIENCE, || on_air(&mut rpc).0 != "first");
+        server.stop().unwrap();
+    });
+}
+
+/// A program that decides about listeners: it permits those with `tok=good`. The forms that it got
+/// come out of the channel.
+fn deciding_program() -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (forms, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let mut read = Vec::new();
+            let mut piece = [0; 2_048];
+            let form = loop {
+                let Ok(count @ 1..) = socket.read(&mut piece) else { break String::new() };
+                read.extend_from_slice(&piece[..count]);
+                let text = String::from_utf8_lossy(&read);
+                if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                    let head = head.to_ascii_lowercase();
+                    let length = head.split("content-length: ").nth(1);
+                    let length = length.and_then(|rest| rest.lines().next()?.parse().ok());
+                    if body.len() >= length.unwrap_or(0) {
+                        break body.to_owned();
+                    }
+                }
+            };
+            let user = if form.contains("tok%3Dgood") { "icecast-auth-user: 1\r\n" } else { "" };
+            let answer =
+                format!("HTTP/1.1 200 OK\r\n{user}Connection: close\r\nContent-Length: 0\r\n\r\n");
+            socket.write_all(answer.as_bytes()).ok();
+            if forms.send(form).is_err() {
+                break;
+            }
+        }
+    });
+    (address, received)
+}
+
+#[test]
+fn listeners_of_a_mount_are_asked_about_denied_and_counted() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("mount-rights").unwrap();
+    let (program, forms) = deciding_program();
+    let log = scratch.join("access.log");
+    let config = |more: &str| {
+        format!(
+            "[http]\nlistener_add = \"http://{program}/\"\naccess_log = \"{}\"\n\
+             deny_agents = [\"*bot*\"]\n{more}\n\
+             [[station]]\nname = \"default\"\nsources = [\"tone://\"]\n\
+             [[mount]]\nname = \"live.mp3\"\nstation = \"default\"\n",
+            log.display()
+        )
+    };
+    let server = AulosServer::start(&scratch, &config("")).unwrap();
+    let refused = ask(server.http, "GET /live.mp3", "");
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    let form = forms.recv_timeout(PATIENCE).unwrap();
+    assert!(
+        form.starts_with("action=listener_add&") && form.contains("&mount=/live.mp3&"),
+        "{form}"
+    );
+    let refused = ask(server.http, "GET /live.mp3?tok=good", "User-Agent: BadBot/1\r\n");
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    let (mut listener, head) = MountListener::connect(server.http, "/live.mp3?tok=good", "");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(head.contains("\r\nAccess-Control-Allow-Origin: *\r\n"), "{head}");
+    listener.read();
+    drop(listener);
+    wait_for("a line of the access log", PATIENCE, || {
+        let lines = std::fs::read_to_string(&log).unwrap_or_default();
+        lines.contains("\"GET /live.mp3 HTTP/1.1\" 200 ")
+    });
+    // A browser asks before it sends a header of its own.
+    let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: GET\r\n";
+    for path in ["/live.mp3", "/listen/default.mp3"] {
+        let allowed = ask(server.http, &format!("OPTIONS {path}"), preflight);
+        assert!(allowed.starts_with("HTTP/1.1 204"), "{allowed}");
+        assert!(allowed.to_ascii_lowercase().contains("\r\naccess-control-allow-origin: *"));
+    }
+    let refused = ask(server.http, "OPTIONS /jsonrpc", preflight);
+    assert!(!refused.to_ascii_lowercase().contains("access-control-allow-origin"), "{refused}");
+    // A reload: the address is denied, and no page may read.
+    let more = "deny = [\"127.0.0.0/8\", \"::1\"]\nallow_origin = \"\"";
+    reload(&server, &scratch, &config(more));
+    wait_for("the denial", PATIENCE, || {
+        ask(server.http, "GET /live.mp3", "").starts_with("HTTP/1.1 403")
+    });
+    let refused = ask(server.http, "OPTIONS /live.mp3", preflight);
+    assert!(!refused.to_ascii_lowercase().contains("access-control-allow-origin"), "{refused}");
+    server.stop().unwrap();
+}
+
+fn reload(server: &AulosServer, scratch: &ScratchDir, config: &str) {
+    std::fs::write(scratch.join("aulos.toml"), config).unwrap();
+    let id = i32::try_from(server.id()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(id, Signal::HUP).unwrap();
+}
+
+#[test]
+fn a_reload_turns_a_station_into_a_mount_and_back() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("mount-reload").unwrap();
+    let first = "[[station]]\nname = \"default\"\nsources = [\"tone://\"]\n";
+    let station = format!("{first}[[station]]\nname = \"x\"\nsources = [\"tone://\"]\n");
+    let mount =
+        |more: &str| format!("{first}[[mount]]\nname = \"x\"\nstation = \"default\"\n{more}\n");
+    let server = AulosServer::start(&scratch, &station).unwrap();
+    let head = |path: &str| MountListener::connect(server.http, path, "").1;
+    let has = |path: &str, expected: &str| {
+        wait_for(path, PATIENCE, || head(path).starts_with(expected));
+    };
+    has("/listen/x", "HTTP/1.1 200");
+    has("/x", "HTTP/1.1 404");
+    reload(&server, &scratch, &mount(""));
+    has("/x", "HTTP/1.1 200");
+    has("/listen/x", "HTTP/1.1 404");
+    let (mut listener, _) = MountListener::connect(server.http, "/x", "");
+    listener.read();
+    // A changed mount has another codec, and its listeners reconnect.
+    reload(&server, &scratch, &mount("codec = \"opus\""));
+    wait_for("the new codec", PATIENCE, || head("/x").contains("audio/ogg"));
+    reload(&server, &scratch, &station);
+    has("/listen/x", "HTTP/1.1 200");
+    has("/x", "HTTP/1.1 404");
+    server.stop().unwrap();
+}
