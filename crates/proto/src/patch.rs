@@ -17,7 +17,8 @@ pub struct Patch {
 
 impl Patch {
     /// Creates a patch of at most 48 `bytes` at offset `at` from the front of the file.
-    pub(crate) fn new(at: u64, bytes: &[u8]) -> Self {
+    #[must_use]
+    pub fn new(at: u64, bytes: &[u8]) -> Self {
         debug_assert!(bytes.len() <= MAX_BYTES, "{} bytes", bytes.len());
         let mut own = [0; MAX_BYTES];
         for (to, from) in own.iter_mut().zip(bytes) {

@@ -2,18 +2,20 @@
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::peer::find_or_skip;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::dj::share_of_the_tone;
-use crate::mp3::{decoded, get, level_db};
+use crate::mp3::{decoded, get, level_db, loudness};
 use crate::radio::icecast;
 use crate::retry::retry_after_stall;
-use crate::{long_shared_turn, shared_turn, wait_for};
+use crate::rpc::Rpc;
+use crate::{long_shared_turn, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -91,4 +93,55 @@ fn a_real_icecast_relays_the_push() {
         server.stop().unwrap();
         ice.terminate(PATIENCE).unwrap();
     });
+}
+
+#[test]
+fn recordings_have_the_loudness_and_the_length_of_those_by_flac() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let Some(ffprobe) = find_or_skip("ffprobe") else { return };
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("aac-loudness").unwrap();
+    let dir = text(&scratch.join("rec")).to_owned();
+    let record = |name: &str, more: &str| {
+        format!(
+            "{{ name = \"{name}\", file = \"{name}\", dir = \"{dir}\", start = false, {more} }}"
+        )
+    };
+    let config = format!(
+        "[[station]]\nname = \"hall\"\naac = \"96k\"\nsources = [\"demo://\"]\n\
+         record = [{}, {}, {}]\n",
+        record("lossless", "format = \"flac\""),
+        record("low", "format = \"m4a\""),
+        record("high", "format = \"m4a\", kbps = 192"),
+    );
+    let server = AulosServer::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = rpc.call("Aulos.StartRecording", &json!({ "station": "hall" }));
+    let start = begun["recorders"][0]["frame"].as_u64().unwrap();
+    let end = json!({ "station": "hall", "frame": start + 480_001 });
+    rpc.call("Aulos.StopRecording", &end);
+    let file = |name: &str, ending: &str| scratch.join("rec").join(format!("{name}.{ending}"));
+    let files = [file("lossless", "flac"), file("low", "m4a"), file("high", "m4a")];
+    wait_for("three files", PATIENCE, || files.iter().all(|file| file.exists()));
+    let reference = loudness(&ffmpeg, &files[0]);
+    for (path, kbps) in files[1..].iter().zip([96.0, 192.0]) {
+        let change = loudness(&ffmpeg, path) - reference;
+        let bytes = std::fs::metadata(path).unwrap().len();
+        let rate = bytes as f64 * 8.0 / 10_000.0;
+        println!("{}: {change:+.2} LU of {reference} LUFS, {rate:.0} kbit/s", path.display());
+        assert!(change.abs() < 0.1, "{}: {change} LU", path.display());
+        // Fragments and index take some 6 kbit/s.
+        assert!((0.9 * kbps..1.05 * kbps + 8.0).contains(&rate), "{rate} of {kbps} kbit/s");
+        let sound = decoded(&ffmpeg, &format!("-i {} -f s16le -ac 1 pipe:1", text(path)));
+        // ffmpeg does not cut the padding off the last access unit.
+        assert!((480_001..481_025).contains(&sound.len()), "{}", sound.len());
+        let mut command = Command::new(&ffprobe);
+        command.args(["-v", "error", "-show_entries", "format=duration:format_tags", text(path)]);
+        let report = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let title = format!("TAG:title={}", path.file_stem().unwrap().display());
+        let tags = ["duration=10.0", &title, "TAG:date=20", "TAG:TIME_REFERENCE="];
+        assert!(tags.iter().all(|line| report.contains(line)), "{report}");
+    }
+    server.stop().unwrap();
 }

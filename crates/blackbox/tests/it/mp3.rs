@@ -175,7 +175,7 @@ pub(crate) fn get(port: u16, path: &str, fields: &str) -> Vec<u8> {
 }
 
 /// Integrated loudness of a file in LUFS, by ffmpeg.
-fn loudness(ffmpeg: &Path, file: &Path) -> f64 {
+pub(crate) fn loudness(ffmpeg: &Path, file: &Path) -> f64 {
     let mut command = Command::new(ffmpeg);
     command.args(["-nostdin", "-hide_banner", "-i", text(file)]);
     command.args(["-af", "loudnorm=print_format=json", "-f", "null", "-"]);

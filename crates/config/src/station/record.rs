@@ -36,12 +36,12 @@ keys! {
         dir: Option<ConfigValue<String>>, required "record = { dir = \"/srv/rec\" }";
         /// Pattern of file names: codes of strftime, `{name}`, `{index}`; `/` creates directories.
         file: Option<ConfigValue<String>>, default_doc "`{name}-%Y-%m-%dT%H%M%SZ`; with local time without the `Z`";
-        /// File format: `wav`, `flac`, `opus` in Ogg, or `mp3`.
+        /// File format: `wav`, `flac`, `opus` in Ogg, `mp3`, or `m4a`, AAC in MP4.
         format: ConfigValue<String> = "flac";
         /// Bits per sample: 16 or 24, of `wav` also 32 (floating point).
         bits: Option<ConfigValue<u32>>, range RECORD_BITS, "bits", default_doc "the station's";
-        /// Bit rate of `opus` and `mp3`; the default is transparent for two channels.
-        kbps: Option<ConfigValue<u32>>, range RECORD_KBPS, "kbit/s", default_doc "160 with `opus`; that of the station's `mp3` with `mp3`";
+        /// Bit rate of `opus`, `mp3` and `m4a`; the default is transparent for two channels.
+        kbps: Option<ConfigValue<u32>>, range RECORD_KBPS, "kbit/s", default_doc "160 with `opus`; that of the station's `mp3` with `mp3`, of its `aac` with `m4a`";
         /// Duration of a file, after which a new one begins.
         rotate: Option<ConfigValue<Span>>, default_doc "unlimited";
         /// Size of a file, after which a new one begins.

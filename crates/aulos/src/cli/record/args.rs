@@ -21,7 +21,8 @@ pub(in crate::cli) struct RecordArgs {
     /// Bits per sample: 16, 24 or, in wav only, 32 (floating point) [default: 16]
     #[arg(long, value_name = "16|24|32", value_parser = clap::value_parser!(u32).range(16..=32))]
     pub(super) bits: Option<u32>,
-    /// Bit rate: 6 to 510 kbit/s for opus [default: 160], 32 to 320 for mp3 [default: 192]
+    /// Bit rate: 6 to 510 kbit/s for opus [default: 160], 32 to 320 for mp3 [default: 192],
+    /// 32 to 510 for m4a [default: 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=510))]
     pub(super) kbps: Option<u32>,
     /// Maximum duration of a file: 90s, 30min, 1h; at least 1 s [default: none]

@@ -106,8 +106,8 @@ fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure
                 ("--kbps", kbps, "32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256 or 320")
             }
             _ => {
-                let hint =
-                    "16, 24 or 32 for wav, 16 or 24 for flac; opus and mp3 have --kbps instead";
+                let hint = "16, 24 or 32 for wav, 16 or 24 for flac; opus, mp3 and m4a have --kbps \
+                            instead";
                 ("--bits", bits.unwrap_or(DEFAULT_BITS), hint)
             }
         };

@@ -56,7 +56,7 @@ impl AacFormat {
     #[must_use]
     pub const fn adts_header(self, unit_bytes: usize) -> [u8; ADTS_HEADER_BYTES] {
         // 13 bits; a unit has 1,536 bytes at most.
-        let length = (unit_bytes + ADTS_HEADER_BYTES) as u32 & 0x1fff;
+        let length = ((unit_bytes + ADTS_HEADER_BYTES) & 0x1fff) as u32;
         let [_, _, high, low] = (length << 5 | VARIABLE_RATE >> 6).to_be_bytes();
         let profile = (AAC_LC - 1) << 6;
         [

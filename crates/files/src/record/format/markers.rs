@@ -12,7 +12,7 @@ use super::repair::apply_patches;
 use crate::decode::{HeaderParse, read_header};
 
 /// Writes `markers`, sorted by position, into a complete recording. The file must be open for
-/// reading and writing. Opus and MP3 have their tags in front of the sound, without space for later
+/// reading and writing. Opus, MP3 and M4A have their tags in front of the sound, without space for later
 /// additions: such a file is not changed, and neither are files of other programs.
 ///
 /// WAVE: the sizes in the header are written first, then the chunks that they count. So if the

@@ -17,12 +17,15 @@
 //! * FLAC frames are independent; each flush writes their number into STREAMINFO. The MD5 sum is
 //!   written at the end; in the file of a killed process it stays "unknown".
 //! * MP3 frames are independent as well; each flush writes their number into the Info frame.
+//! * M4A is a fragmented MP4 file while it grows, a fragment for each flush; at the end it gets an
+//!   index and an edit list.
 //! * Opus is in Ogg pages of at most 200 ms; each flush ends a page. Granule positions count
 //!   frames, so that a file has the exact length of the sound.
 //!
 //! `docs/decisions/recording-formats.md` has the formats that were rejected.
 
 mod flac;
+mod m4a;
 mod markers;
 mod mp3;
 mod opus;
@@ -152,7 +155,7 @@ pub trait FileEncoder: fmt::Debug + Send {
     /// Encodes interleaved whole frames, any number of them.
     ///
     /// # Real-time
-    /// Not for a real-time thread: MP3's library allocates, and FLAC's until it has seen the sound
+    /// Not for a real-time thread: the libraries of MP3 and AAC allocate, and FLAC's until it has seen the sound
     /// that is hardest to compress, and for each block of more than two channels. WAVE and Opus do
     /// not allocate once `out` has capacity.
     ///

@@ -255,7 +255,7 @@ fn for_each_piece(file: &File, mut at: u64, mut take: impl FnMut(&[u8])) -> io::
 pub enum RepairError {
     /// It ends before its samples: nothing was recorded.
     Empty,
-    /// It is not a WAVE, FLAC, Ogg Opus or MP3 file.
+    /// It is not a WAVE, FLAC, Ogg Opus, MP3 or M4A file.
     UnknownFormat,
     /// It begins as one, but most of it is damaged, or it has a second stream.
     Damaged,
@@ -281,7 +281,7 @@ impl fmt::Display for RepairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "nothing was recorded: the file ends before its sound",
-            Self::UnknownFormat => "not a WAVE, FLAC, Ogg Opus or MP3 file",
+            Self::UnknownFormat => "not a WAVE, FLAC, Ogg Opus, MP3 or M4A file",
             Self::Damaged => {
                 "too damaged to repair, left unchanged; try ffmpeg to recover its sound"
             }

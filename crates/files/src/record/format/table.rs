@@ -7,14 +7,15 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use aulos_engine::encode::{
-    CodecConfig, MP3_KBPS, Mp3Config, OpusPacketEncoder, UnsupportedFormat,
+    AAC_BITRATES, AacConfig, CodecConfig, MP3_KBPS, Mp3Config, OpusPacketEncoder, UnsupportedFormat,
 };
 
 use super::repair::{self, RepairError, RepairReport};
-use super::{FileEncoder, FileMetadata, WavEncoding, flac, mp3, opus, wave};
+use super::{FileEncoder, FileMetadata, WavEncoding, flac, m4a, mp3, opus, wave};
 
 /// Format of a recording. Parses and prints as `wav:16`, `wav:24`, `wav:f32`, `flac:16`, `flac:24`,
-/// `opus:128k`, `mp3:192k`; `wav` and `flac` alone mean 16 bits, `opus` and `mp3` 192 kb/s.
+/// `opus:128k`, `mp3:192k`, `m4a:128k`; `wav` and `flac` alone mean 16 bits, `opus` and `mp3` 192
+/// kb/s, `m4a` 128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFormat {
@@ -32,6 +33,8 @@ pub enum FileFormat {
     },
     /// MP3 with an ID3 tag and an Info frame.
     Mp3(Mp3Config),
+    /// AAC in MP4.
+    M4a(AacConfig),
 }
 
 impl FileFormat {
@@ -43,6 +46,7 @@ impl FileFormat {
             Self::Flac { .. } => "flac",
             Self::Opus { .. } => "opus",
             Self::Mp3(_) => "mp3",
+            Self::M4a(_) => "m4a",
         }
     }
 }
@@ -59,6 +63,7 @@ impl fmt::Display for FileFormat {
             }
             Self::Opus { bits_per_second } => write!(f, "opus:{bits_per_second}"),
             Self::Mp3(config) => write!(f, "mp3:{config}"),
+            Self::M4a(config) => write!(f, "m4a:{config}"),
         }
     }
 }
@@ -109,7 +114,7 @@ pub struct FormatSettings<'a> {
 }
 
 /// All recording formats.
-pub static FILE_FORMATS: [FileFormatInfo; 4] = [
+pub static FILE_FORMATS: [FileFormatInfo; 5] = [
     FileFormatInfo {
         name: "wav",
         title: "WAVE",
@@ -191,10 +196,37 @@ pub static FILE_FORMATS: [FileFormatInfo; 4] = [
             }
         },
     },
+    FileFormatInfo {
+        name: "m4a",
+        title: "M4A",
+        media_type: "audio/mp4",
+        begins: &[b"\0\0\0\x20"],
+        repair: m4a::repair_m4a,
+        parse: |detail| match detail {
+            None => Some(FileFormat::M4a(AacConfig::default())),
+            Some(detail) => AacConfig::default().with_options(detail).ok().map(FileFormat::M4a),
+        },
+        with: |settings| {
+            let mut aac = settings.codecs.iter().filter_map(|codec| match codec {
+                CodecConfig::Aac(aac) => Some(*aac),
+                _ => None,
+            });
+            let aac = aac.next().unwrap_or_default();
+            let bitrate = match settings.kbps {
+                None => aac.bitrate,
+                Some(kbps) if AAC_BITRATES.contains(&kbps.saturating_mul(1_000)) => kbps * 1_000,
+                Some(_) => return Err("kbps = 32 to 510 with m4a"),
+            };
+            match settings.bits {
+                None => Ok(FileFormat::M4a(AacConfig { bitrate })),
+                Some(_) => Err("kbps = 128 sets the bit rate of M4A"),
+            }
+        },
+    },
 ];
 
 /// The names of all formats, for usage lines.
-pub const FILE_FORMAT_NAMES: &str = "wav|flac|opus|mp3";
+pub const FILE_FORMAT_NAMES: &str = "wav|flac|opus|mp3|m4a";
 
 impl FileFormatInfo {
     /// What `text` gives for each format, as a list of alternatives: `a, b or c`.
@@ -268,6 +300,9 @@ pub fn make_file_encoder(
         FileFormat::Mp3(config) => {
             Box::new(mp3::Mp3FileEncoder::new(config, metadata, out).map_err(unsupported)?)
         }
+        FileFormat::M4a(config) => {
+            Box::new(m4a::M4aFileEncoder::new(config, metadata, out).map_err(unsupported)?)
+        }
     })
 }
 
@@ -287,7 +322,9 @@ impl fmt::Display for UnsupportedFileFormat {
             (FileFormat::Opus { .. }, UnsupportedFormat::Rate(_)) => {
                 "record flac or wav, or run the station at 48000 Hz"
             }
-            (FileFormat::Opus { .. } | FileFormat::Mp3(_), _) => "record flac or wav",
+            (FileFormat::Opus { .. } | FileFormat::Mp3(_) | FileFormat::M4a(_), _) => {
+                "record flac or wav"
+            }
             _ => "record wav",
         };
         write!(f, "{}: {instead}", self.reason)
@@ -296,10 +333,11 @@ impl fmt::Display for UnsupportedFileFormat {
 
 impl core::error::Error for UnsupportedFileFormat {}
 
-/// Repairs the recording in `file`: WAVE, FLAC, Ogg Opus or MP3, identified by its first bytes. The
-/// file must be open for reading and writing.
+/// Repairs the recording in `file`: WAVE, FLAC, Ogg Opus, MP3 or M4A, identified by its first
+/// bytes. The file must be open for reading and writing.
 ///
-/// Reads FLAC, Opus and MP3 completely, in pieces; of WAVE only the header. If the process is
+/// Reads FLAC, Opus and MP3 completely, in pieces; of WAVE only the header, of M4A
+/// the heads of its fragments. If the process is
 /// killed meanwhile, it can be called again. Does not sync.
 ///
 /// # Errors
@@ -341,8 +379,8 @@ pub struct UnknownFileFormat;
 impl fmt::Display for UnknownFileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "unknown file format; expected wav:16, wav:24, wav:f32, flac:16, flac:24, or opus or mp3 \
-             with bits per second, as in opus:128k (6k to 510k) or mp3:192k",
+            "unknown file format; expected wav:16, wav:24, wav:f32, flac:16, flac:24, or opus, mp3 \
+             or m4a with bits per second, as in opus:128k (6k to 510k), mp3:192k or m4a:128k",
         )
     }
 }
@@ -357,7 +395,7 @@ mod tests {
     fn usage_lines_name_every_format() {
         assert_eq!(FILE_FORMATS.each_ref().map(|row| row.name).join("|"), FILE_FORMAT_NAMES);
         let titles = FileFormatInfo::alternatives(|row| row.title.to_owned());
-        assert_eq!(titles, "WAVE, FLAC, Ogg Opus or MP3");
+        assert_eq!(titles, "WAVE, FLAC, Ogg Opus, MP3 or M4A");
     }
 
     #[test]
@@ -372,15 +410,20 @@ mod tests {
             "opus:64500",
             "mp3:96k",
             "mp3:128k,lame",
+            "m4a:64k",
         ];
         for text in texts {
             let format: FileFormat = text.parse().unwrap();
             assert_eq!(format.to_string(), text);
             assert!(text.starts_with(format.extension()));
         }
-        for (short, long) in
-            [("wav", "wav:16"), ("flac", "flac:16"), ("opus", "opus:192k"), ("mp3", "mp3:192k")]
-        {
+        for (short, long) in [
+            ("wav", "wav:16"),
+            ("flac", "flac:16"),
+            ("opus", "opus:192k"),
+            ("mp3", "mp3:192k"),
+            ("m4a", "m4a:128k"),
+        ] {
             assert_eq!(short.parse::<FileFormat>().unwrap().to_string(), long);
         }
         for wrong in

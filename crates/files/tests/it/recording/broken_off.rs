@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Each format with another rate and channel count.
-const CASES: [(&str, u32, usize); 9] = [
+const CASES: [(&str, u32, usize); 11] = [
     ("wav:16", 44_100, 2),
     ("wav:24", 48_000, 1),
     ("wav:f32", 48_000, 6),
@@ -20,6 +20,8 @@ const CASES: [(&str, u32, usize); 9] = [
     ("opus:64k", 48_000, 2),
     ("mp3:128k", 44_100, 2),
     ("mp3:32k", 16_000, 1),
+    ("m4a:128k", 48_000, 2),
+    ("m4a:48k", 22_050, 1),
 ];
 
 /// The most consecutive patches.
@@ -60,7 +62,11 @@ fn ffmpeg_decodes_all_flushed_frames_and_a_repair_completes_the_file() {
         let (heard_whole, complaints) = decoded_by_ffmpeg(&torn, decode_format(kind));
         assert_eq!(complaints, "", "{name}");
         let all = &heard_whole[0];
-        assert_eq!((all.len() / frame, repaired[0].changed), (length.0 as usize, false), "{name}");
+        // ffmpeg does not cut the padding off the last access unit of AAC.
+        let padding = if kind.extension() == "m4a" { 1_023 } else { 0 };
+        let lengths = length.0 as usize..=length.0 as usize + padding;
+        assert!(lengths.contains(&(all.len() / frame)), "{name}: {}", all.len() / frame);
+        assert!(!repaired[0].changed, "{name}");
         for (index, path) in torn.iter().enumerate() {
             let at = path.display();
             let (before, after) = (&heard_torn[index], &heard_whole[index]);
@@ -70,7 +76,8 @@ fn ffmpeg_decodes_all_flushed_frames_and_a_repair_completes_the_file() {
             assert!(after.len() >= promised, "{at}: {} of {promised}", after.len());
             assert!(all.starts_with(after), "{at}: other sound after its repair");
             let report = repaired[index];
-            assert_eq!(report.frames.0 as usize * frame, after.len(), "{at}");
+            let heard = after.len() - report.frames.0 as usize * frame;
+            assert!(heard <= padding * frame, "{at}: {report:?}");
             assert_eq!(
                 (report.rate.hz(), report.channels, report.damaged_bytes),
                 (hz, channels, 0),
@@ -111,6 +118,7 @@ fn a_file_truncated_at_any_byte_is_repaired() {
         ("flac:24", 8_000, 2, 1_101),
         ("opus:24k", 48_000, 1, 16_001),
         ("mp3:64k", 44_100, 1, 16_001),
+        ("m4a:32k", 44_100, 1, 16_001),
     ] {
         let (kind, metadata) = (format(name), metadata(hz, channels));
         let steps = steps(kind, &metadata, &music(hz, channels, frames), frames / 3);
@@ -143,9 +151,10 @@ fn a_file_truncated_at_any_byte_is_repaired() {
                     (whole.frames, false, 0),
                     "{at}"
                 );
-                // Nothing is added except the padding of a WAVE file.
+                // Nothing is added except the padding of a WAVE file and the index of M4A.
+                let added = if kind.extension() == "m4a" { 2_000 } else { 1 };
                 let size = file.metadata().unwrap().len();
-                assert!(size <= bytes.len() as u64 + 1, "{at}: {size}");
+                assert!(size <= bytes.len() as u64 + added, "{at}: {size}");
             }
         }
         assert!((length..=length + silence).contains(&kept), "{name}: {kept}");

@@ -78,8 +78,8 @@ fn processed_sound_is_dithered_where_it_is_recorded_with_16_bits() {
 }
 
 #[test]
-fn opus_and_mp3_joined_have_exactly_the_frames() {
-    for name in ["opus:128k", "mp3:192k"] {
+fn opus_mp3_and_m4a_joined_have_exactly_the_frames() {
+    for name in ["opus:128k", "mp3:192k", "m4a:128k"] {
         joined_has_exactly_the_frames(name);
     }
 }
@@ -99,10 +99,16 @@ fn joined_has_exactly_the_frames(name: &str) {
             path
         })
         .collect();
-    let (parts, complaints) = decoded_by_ffmpeg(&paths, aulos_core::SampleFormat::F32);
+    let (mut parts, complaints) = decoded_by_ffmpeg(&paths, aulos_core::SampleFormat::F32);
     assert_eq!(complaints, "");
-    for (part, pair) in parts.iter().zip(places.windows(2)) {
-        assert_eq!(part.len() / 8, pair[1] - pair[0], "from {}", pair[0]);
+    for (part, pair) in parts.iter_mut().zip(places.windows(2)) {
+        let length = pair[1] - pair[0];
+        if kind.extension() == "m4a" {
+            // ffmpeg does not cut the padding off the last access unit.
+            assert!(part.len() / 8 < length + 1_024, "from {}: {}", pair[0], part.len() / 8);
+            part.truncate(length * 8);
+        }
+        assert_eq!(part.len() / 8, length, "from {}", pair[0]);
     }
     let snr = snr(&sound, &floats(&parts.concat()));
     assert!(snr > 20.0, "{name}: {snr} dB");

@@ -64,6 +64,17 @@ fn files_state_their_origin_and_channel_layout() {
                 "TAG:TIME_REFERENCE=1771248000",
             ],
         ),
+        (
+            "m4a:128k",
+            2,
+            &[
+                "start_time=0.000000",
+                "duration=0.020833",
+                "TAG:title=Hall",
+                "TAG:date=2026-11-22T10:15:01Z",
+                "TAG:TIME_REFERENCE=1771248000",
+            ],
+        ),
     ] {
         let kind = format(name);
         let path = scratch.join(format!("{name}.{}", kind.extension()));
@@ -142,6 +153,7 @@ fn unsupported_sound_is_reported_with_a_remedy() {
         ("opus:64k", 48_000, 6, "opus supports at most 2 channels: record flac or wav"),
         ("mp3:64k", 96_000, 2, "mp3 requires 16000, 22050, 24000, 32000, 44100 or 48000 Hz"),
         ("mp3:64k", 48_000, 6, "mp3 supports at most 2 channels: record flac or wav"),
+        ("m4a:64k", 48_000, 6, "aac supports at most 2 channels: record flac or wav"),
         ("flac:16", 48_000, 9, "flac supports at most 8 channels: record wav"),
         ("flac:16", 705_607, 2, "flac does not support this sample rate: record wav"),
     ] {
