@@ -71,13 +71,15 @@ pub enum HookEventKind {
     RecorderTrouble,
     /// The problem is solved.
     RecorderRecovered,
+    /// The hash of the last line of a log, at the start and once a day.
+    LogHead,
     /// A test of the hook.
     Test,
 }
 
 impl HookEventKind {
     /// The values of a hook's `on` key.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Fallback,
         Self::Recovered,
         Self::Silence,
@@ -88,6 +90,7 @@ impl HookEventKind {
         Self::Recorded,
         Self::RecorderTrouble,
         Self::RecorderRecovered,
+        Self::LogHead,
     ];
 
     /// Its name in configurations and messages.
@@ -104,6 +107,7 @@ impl HookEventKind {
             Self::Recorded => "recorded",
             Self::RecorderTrouble => "recorder-trouble",
             Self::RecorderRecovered => "recorder-recovered",
+            Self::LogHead => "log-head",
             Self::Test => "test",
         }
     }

@@ -25,6 +25,7 @@ use crate::security::{AccessConfig, LimitsConfig, TlsConfig, UserConfig};
 use crate::station::codec::CodecKey;
 use crate::station::hls::HlsConfig;
 use crate::station::icy::IcyConfig;
+use crate::station::logger::LoggerConfig;
 use crate::station::push::PushConfig;
 use crate::station::record::RecordConfig;
 use crate::station::rtp::RtpConfig;
@@ -221,6 +222,8 @@ keys! {
         record: OneOrMore<RecordConfig>;
         /// What web listeners and directories are told of the stream.
         icy: IcyConfig;
+        /// A legal log of the output.
+        logger: Option<LoggerConfig>;
     }
 
     /// A mount: a stream for web listeners at `/NAME`. The encoded frames of the source on air are

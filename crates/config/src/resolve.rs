@@ -21,7 +21,7 @@ use crate::source::check;
 use crate::source::{RemoteUse, Scheme};
 use crate::station::StationSettings;
 use crate::station::output::StationOutput;
-use crate::station::{mount, push, record, rtp};
+use crate::station::{logger, mount, push, record, rtp};
 use crate::{cluster, relay, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.
@@ -101,6 +101,10 @@ fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Stat
         station.pushes = push::resolve(&config.push, &output, &mut pushed, env, problems);
         station.rtp = rtp::resolve(&config.rtp, &output, &mut sent, problems);
         station.records = record::resolve(&config.record.0, &output, &mut recorders, env, problems);
+        let logger = config.logger.as_ref();
+        let logger =
+            logger.and_then(|it| logger::resolve(it, &output, &mut recorders, env, problems));
+        station.records.extend(logger);
     }
     // Mounts are the last stations.
     for (config, station) in config.mount.iter().rev().zip(all.iter_mut().rev()) {

@@ -4,6 +4,7 @@
 mod hls;
 mod hooks;
 mod keys;
+mod logger;
 mod machine;
 mod mounts;
 mod records;

@@ -16,6 +16,7 @@
 
 pub mod decode;
 pub mod history;
+pub mod logger;
 pub mod normalize;
 pub mod playlist;
 pub mod record;

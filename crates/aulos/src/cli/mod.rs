@@ -6,6 +6,7 @@ mod config;
 mod config_args;
 mod history;
 mod log;
+mod logger;
 mod meter;
 mod normalize;
 mod output;
@@ -173,10 +174,18 @@ Examples:
     /// Reads the day files that a server keeps in its state directory, while it runs or later.
     #[command(after_help = history::EXAMPLES)]
     History(history::HistoryArgs),
+    /// Find, export, check and hold recordings by time
+    ///
+    /// Works on the directory of a recorder, while a server records into it or later. Times are in
+    /// UTC or with an offset, or local. The exit code is 1 if `verify` finds a problem, and if
+    /// `find` finds no file.
+    #[command(after_help = logger::EXAMPLES)]
+    Logger(logger::LoggerArgs),
     /// Convert a configuration file of snapserver or Icecast
     ///
     /// Prints an aulos configuration. The mounts and relays of Icecast become mounts. Settings
-    /// without a counterpart are listed in its comments and on standard error. Exits with 78 if the result has problems that need an edit.
+    /// without a counterpart are listed in its comments and on standard error. Exits with 78 if the
+    /// result has problems that need an edit.
     #[command(after_help = snapserver::CONVERT_EXAMPLES)]
     Convert(snapserver::ConvertArgs),
     /// Run the server with the arguments of snapserver
@@ -335,6 +344,7 @@ fn run(cli: Cli, handler: Option<HangupHandler>) -> Result<Exit, Failure> {
         Command::Reload(args) => calls::reload(&args),
         Command::Announce(args) => calls::announce(&args),
         Command::History(args) => history::run(&args),
+        Command::Logger(args) => logger::run(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "aulos", &mut out);

@@ -38,6 +38,7 @@ mod hostile;
 mod idle_stations;
 mod integrations;
 mod log;
+mod logger;
 mod loudness_filter;
 mod markers;
 mod mdns;

@@ -5,6 +5,7 @@ pub(crate) mod fallback;
 pub(crate) mod hls;
 pub(crate) mod icy;
 pub(crate) mod intro;
+pub(crate) mod logger;
 pub(crate) mod mount;
 pub(crate) mod output;
 pub(crate) mod push;

@@ -106,6 +106,8 @@ pub struct RecorderSettings {
     pub start: bool,
     /// Where complete files are uploaded.
     pub upload: Option<UploadTarget>,
+    /// Whether it is a log, with an index and holds.
+    pub is_logger: bool,
 }
 
 impl RecorderSettings {
@@ -192,7 +194,13 @@ fn resolve_one(
         durability,
         keep_sidecar: true,
     };
-    Some(RecorderSettings { source: source.flatten(), recording, start: config.start, upload })
+    Some(RecorderSettings {
+        source: source.flatten(),
+        recording,
+        start: config.start,
+        upload,
+        is_logger: false,
+    })
 }
 
 fn source(
@@ -325,4 +333,4 @@ const LOCAL_PATTERN: &str = "{name}-%Y-%m-%dT%H%M%S";
 const FILE_EXAMPLE: &str = "as in file = \"%Y-%m-%d/{name}-%H%M%S\"";
 
 /// Default free space: a full disk affects more than the recorder.
-const DEFAULT_KEEP_FREE: u64 = 256 << 20;
+pub(crate) const DEFAULT_KEEP_FREE: u64 = 256 << 20;

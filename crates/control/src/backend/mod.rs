@@ -56,7 +56,7 @@ pub use aulos_proto::snap::wire::{Hello, ServerSettings};
 pub use aulos_session::push::PushState;
 pub use radio::{RadioPhase, RadioState};
 pub(crate) use recording::fault_text;
-pub use recording::{RecorderState, RecordingEventKind, StationRecorderEvent};
+pub use recording::{LogHead, RecorderState, RecordingEventKind, StationRecorderEvent};
 pub use relay::{RelayChanges, RelayControl};
 #[cfg(test)]
 pub(crate) use session::test_events;

@@ -69,11 +69,22 @@ pub struct StationRecorderEvent {
     pub kind: RecordingEventKind,
 }
 
-/// Events of a recorder and of its uploads.
+/// Events of a recorder, of its uploads and of its log.
 #[derive(Clone, Debug)]
 pub enum RecordingEventKind {
     /// Event of the recorder.
     Recorder(RecorderEventKind),
     /// Event of an upload.
     Upload(UploadEvent),
+    /// The head of a log, to be kept on another machine.
+    LogHead(LogHead),
+}
+
+/// The hash of the last line of a log's index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogHead {
+    /// SHA-256 in hexadecimal digits, for `aulos logger verify --head`.
+    pub hash: String,
+    /// Lines of the index.
+    pub lines: u64,
 }

@@ -115,7 +115,8 @@ pub(crate) struct SelectedRecorder {
     pub(crate) rate: SampleRate,
 }
 
-/// The recorders of a call: those of `recorder`, or every recorder of `station`.
+/// The recorders of a call: those of `recorder`, or every recorder of `station`. A log is never
+/// among them: it has no holes that a call has made.
 pub(crate) fn selected_recorders(
     all_stations: &Stations,
     params: &Params<'_>,
@@ -135,7 +136,9 @@ pub(crate) fn selected_recorders(
         all.extend(
             records
                 .filter(|(_, record)| {
-                    contains(&stations, station) && contains(&recorders, &record.recording.name)
+                    !record.is_logger
+                        && contains(&stations, station)
+                        && contains(&recorders, &record.recording.name)
                 })
                 .map(|(index, record)| SelectedRecorder {
                     number,

@@ -171,6 +171,10 @@ fn hook_event(
         RecordingEventKind::Recorder(RecorderEventKind::Recovered) => {
             (HookEventKind::RecorderRecovered, format!("{recorder} records again"))
         }
+        RecordingEventKind::LogHead(head) => (
+            HookEventKind::LogHead,
+            format!("the log of {recorder} has {} lines and the head {}", head.lines, head.hash),
+        ),
         _ => return None,
     };
     figures["recorder"] = json!(recorder);
@@ -217,11 +221,14 @@ fn history_event(event: &StationRecorderEvent) -> Option<NewEvent> {
                 format!("deleted before its upload: {}", file_name(file))
             }
         },
+        RecordingEventKind::LogHead(head) => {
+            format!("{} lines in the log; head {}", head.lines, head.hash)
+        }
     };
     let severity = match &event.kind {
         kind if !is_failure(kind) => EventSeverity::Info,
         RecordingEventKind::Recorder(_) => EventSeverity::Error,
-        RecordingEventKind::Upload(_) => EventSeverity::Warning,
+        RecordingEventKind::Upload(_) | RecordingEventKind::LogHead(_) => EventSeverity::Warning,
     };
     let (station, subject) = (Some(event.station.clone()), event.recorder.clone());
     Some(NewEvent { kind: EventKind::Recorder, severity, station, subject, text })
@@ -286,6 +293,9 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
             ),
             UploadEvent::Missing { file } => ("upload-gone", json!({ "path": path(file) })),
         },
+        RecordingEventKind::LogHead(head) => {
+            ("log-head", json!({ "head": head.hash, "lines": head.lines }))
+        }
     }
 }
 
@@ -343,5 +353,6 @@ const fn is_failure(what: &RecordingEventKind) -> bool {
                 | RecorderEventKind::RepairFailed { .. }
         ),
         RecordingEventKind::Upload(event) => !matches!(event, UploadEvent::Uploaded { .. }),
+        RecordingEventKind::LogHead(_) => false,
     }
 }

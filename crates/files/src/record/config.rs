@@ -8,6 +8,7 @@ use aulos_engine::recorder::{ClockZone, RecorderConfig};
 
 use super::file_name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES};
 use super::format::FileFormat;
+use super::report::RetentionReason;
 
 /// Configuration of one recorder.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,17 @@ pub trait CompletionObserver: Send + Sync + fmt::Debug {
 
     /// Whether the file is still needed: then neither it nor any newer file is deleted.
     fn is_needed(&self, file: &Path) -> bool;
+
+    /// Files that a crash left behind are complete now, or cannot be repaired.
+    fn notify_ready(&self) {}
+
+    /// Retention has deleted a file.
+    fn notify_deleted(&self, _file: &Path, _reason: RetentionReason) {}
+
+    /// For each of `files`, whether no rule may delete it; others may be deleted.
+    fn held_files(&self, files: &[PathBuf]) -> Vec<bool> {
+        vec![false; files.len()]
+    }
 }
 
 impl RecordingConfig {

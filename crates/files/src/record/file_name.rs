@@ -143,7 +143,7 @@ pub(super) fn timestamp(at: UnixTime) -> Timestamp {
 }
 
 /// A recorder's name as part of a file name: without folders, not hidden.
-fn sanitize(name: &str) -> String {
+pub(crate) fn sanitize(name: &str) -> String {
     let fits = |c: char| !c.is_control() && c != '/' && c != '\\';
     let sanitized: String = name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
     match sanitized.strip_prefix('.') {

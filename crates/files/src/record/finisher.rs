@@ -238,12 +238,15 @@ impl Finisher {
     ) {
         let (Some(clock), rules) = (self.clock, shared.retention()) else { return };
         let files = self.complete_files_of(shared);
-        let mut reasons = files_to_delete(files, &rules, &clock, free_bytes.unwrap_or(u64::MAX));
-        if let Some(observer) = &shared.observer {
+        let mut free = files_without_holds(store, shared, files);
+        let mut reasons = files_to_delete(&free, &rules, &clock, free_bytes.unwrap_or(u64::MAX));
+        for observer in &shared.observers {
             let needed = |file: &RetainedFile| observer.is_needed(&store.path().join(&file.name));
-            reasons.truncate(files.iter().position(needed).unwrap_or(usize::MAX));
+            reasons.truncate(free.iter().position(needed).unwrap_or(usize::MAX));
         }
-        for (file, reason) in files.drain(..reasons.len()).zip(reasons) {
+        free.truncate(reasons.len());
+        files.retain(|file| !free.contains(file));
+        for (file, reason) in free.into_iter().zip(reasons) {
             let path = store.path().join(&file.name);
             match store.remove(&file.name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -257,7 +260,12 @@ impl Finisher {
                 }
                 // Another process has removed it.
                 Err(_) => {}
-                Ok(()) => shared.emit(RecorderEventKind::FileDeleted { path, reason }),
+                Ok(()) => {
+                    shared.emit(RecorderEventKind::FileDeleted { path: path.clone(), reason })
+                }
+            }
+            for observer in &shared.observers {
+                observer.notify_deleted(&path, reason);
             }
             drop(store.remove(&sidecar_name(&file.name)));
             drop(store.remove(&waveform_name(&file.name)));
@@ -306,6 +314,9 @@ impl Finisher {
         // The process may have been killed between publishing a file and the notification.
         for file in files.iter().rev().take(RENOTIFIED_FILES) {
             notify_observer(&**store, &shared, &file.name);
+        }
+        for observer in &shared.observers {
+            observer.notify_ready();
         }
         *self.complete_files_of(&shared) = files;
         self.apply_retention(&**store, &shared, store.free_bytes().ok());
@@ -356,9 +367,24 @@ fn write_marker_list<'a>(
     write_markers(file, &markers, durable)
 }
 
-/// Notifies the observer of a complete file.
+/// The files that no observer holds, oldest first.
+fn files_without_holds(
+    store: &dyn RecordingStore,
+    shared: &RecorderShared,
+    files: &[RetainedFile],
+) -> Vec<RetainedFile> {
+    let mut free = files.to_vec();
+    for observer in &shared.observers {
+        let paths: Vec<_> = free.iter().map(|file| store.path().join(&file.name)).collect();
+        let mut held = observer.held_files(&paths).into_iter();
+        free.retain(|_| !held.next().unwrap_or(false));
+    }
+    free
+}
+
+/// Notifies the observers of a complete file.
 fn notify_observer(store: &dyn RecordingStore, shared: &RecorderShared, name: &str) {
-    if let Some(observer) = &shared.observer {
+    for observer in &shared.observers {
         observer.notify_complete(&store.path().join(name), &store.path().join(sidecar_name(name)));
     }
 }

@@ -39,6 +39,7 @@ pub use config::{
     CompletionObserver, DEFAULT_FLUSH_INTERVAL, DEFAULT_PATTERN, DEFAULT_SYNC_INTERVAL, Durability,
     MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, RetentionRules, SyncPolicy,
 };
+pub(crate) use file_name::sanitize;
 pub use file_name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES, rfc3339};
 pub use marker::{
     MAX_LABEL_BYTES, MAX_MARKERS, MAX_PENDING_MARKERS, Marker, MarkerError, MarkerRequest,
@@ -49,4 +50,6 @@ pub use report::{
     RecorderStatus, RetentionReason, SegmentLoudness, SegmentStatus,
 };
 pub use service::{RecorderError, RecorderHandle, RecorderService, STOP_LIMIT};
+pub(crate) use sidecar::{FileDigest, MAX_SIDECAR, ParsedSidecar, sidecar_name};
+pub(crate) use store::read_in_pieces;
 pub use waveform::{MAX_WAVEFORM_POINTS, Waveform, WaveformScan};

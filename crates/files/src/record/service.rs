@@ -72,7 +72,7 @@ impl RecorderService {
         Ok((new, received))
     }
 
-    /// Adds a recorder of the sound in `tap`, whose complete files `observer` is notified of. It keeps its pre-roll and writes nothing before it
+    /// Adds a recorder of the sound in `tap`, whose complete files `observers` are notified of. It keeps its pre-roll and writes nothing before it
     /// gets a command. Files that a crash left in its folder are repaired in the background.
     ///
     /// # Errors
@@ -80,19 +80,19 @@ impl RecorderService {
     pub fn add(
         &mut self,
         config: RecordingConfig,
-        observer: Option<Arc<dyn CompletionObserver>>,
+        observers: Vec<Arc<dyn CompletionObserver>>,
         tap: RecordTapReader,
     ) -> Result<RecorderHandle, RecorderError> {
         let folder = RecordingFolder::new(&config.folder)
             .and_then(|folder| Ok((folder.device()?, folder)))
             .map_err(|error| RecorderError::Folder { path: config.folder.clone(), error })?;
         let (device, folder) = folder;
-        self.add_to((config, observer), tap, device, Arc::new(folder))
+        self.add_to((config, observers), tap, device, Arc::new(folder))
     }
 
     pub(super) fn add_to(
         &mut self,
-        (config, observer): (RecordingConfig, Option<Arc<dyn CompletionObserver>>),
+        (config, observers): (RecordingConfig, Vec<Arc<dyn CompletionObserver>>),
         tap: RecordTapReader,
         device: u64,
         store: Arc<dyn RecordingStore>,
@@ -104,7 +104,7 @@ impl RecorderService {
         format::make_file_encoder(config.format, &metadata, &mut Vec::new())
             .map_err(RecorderError::Format)?;
         let Some(finisher) = self.finisher.clone() else { return Err(RecorderError::Stopped) };
-        let shared = Arc::new(RecorderShared::new(&config, observer, self.events.clone()));
+        let shared = Arc::new(RecorderShared::new(&config, observers, self.events.clone()));
         let repair = FinisherTask::Repair { store: store.clone(), shared: shared.clone() };
         // It blocks only while a thousand files wait to be completed.
         if finisher.send(repair).is_err() {

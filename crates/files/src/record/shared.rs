@@ -17,7 +17,7 @@ use super::report::{RecorderEvent, RecorderEventKind, RecorderStatus};
 pub(super) struct RecorderShared {
     pub(super) name: Arc<str>,
     pub(super) keep_sidecar: bool,
-    pub(super) observer: Option<Arc<dyn CompletionObserver>>,
+    pub(super) observers: Vec<Arc<dyn CompletionObserver>>,
     machine: Mutex<Recorder>,
     status: Mutex<RecorderStatus>,
     /// Tap of the restarted station.
@@ -36,13 +36,13 @@ pub(super) struct RecorderShared {
 impl RecorderShared {
     pub(super) fn new(
         config: &RecordingConfig,
-        observer: Option<Arc<dyn CompletionObserver>>,
+        observers: Vec<Arc<dyn CompletionObserver>>,
         events: Sender<RecorderEvent>,
     ) -> Self {
         Self {
             name: Arc::from(&*config.name),
             keep_sidecar: config.keep_sidecar,
-            observer,
+            observers,
             machine: Mutex::new(Recorder::new(config.recorder)),
             status: Mutex::default(),
             replacement_tap: Mutex::new(None),

@@ -212,19 +212,19 @@ fn marker_to_json(marker: &Marker) -> Value {
 
 /// A parsed sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ParsedSidecar {
-    pub(super) recorder: String,
+pub(crate) struct ParsedSidecar {
+    pub(crate) recorder: String,
     /// Whether its file is complete.
-    pub(super) is_closed: bool,
-    pub(super) start: UnixTime,
+    pub(crate) is_closed: bool,
+    pub(crate) start: UnixTime,
     /// End time, if the length is known, otherwise the start time.
-    pub(super) end: UnixTime,
+    pub(crate) end: UnixTime,
     json: Value,
 }
 
 impl ParsedSidecar {
     /// Parses a sidecar written by this program; `None` for others.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let json: Value = serde_json::from_slice(bytes).ok()?;
         let recorder = json.get("recorder")?.as_str()?.to_owned();
         (json.get("written_by")?.as_str()? == WRITER).then_some(())?;
@@ -243,7 +243,7 @@ impl ParsedSidecar {
     }
 
     /// All that it says.
-    pub(super) const fn json(&self) -> &Value {
+    pub(crate) const fn json(&self) -> &Value {
         &self.json
     }
 
@@ -301,25 +301,25 @@ impl ParsedSidecar {
 }
 
 /// SHA-256 of a file, computed in pieces.
-pub(super) struct FileDigest(Context);
+pub(crate) struct FileDigest(Context);
 
 impl FileDigest {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Context::new(&SHA256))
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
     /// In hexadecimal digits, as `sha256sum` prints it.
-    pub(super) fn hex(self) -> String {
+    pub(crate) fn hex(self) -> String {
         self.0.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 /// The name of a file's sidecar.
-pub(super) fn sidecar_name(file: &str) -> String {
+pub(crate) fn sidecar_name(file: &str) -> String {
     format!("{file}.json")
 }
 
@@ -385,4 +385,4 @@ const CLOCK_SET_LATER: &str = "clock_set_later_s";
 const MAX_MILLIS: f64 = 9.2e12;
 
 /// Maximum size of a sidecar that is read.
-pub(super) const MAX_SIDECAR: u64 = 4 << 20;
+pub(crate) const MAX_SIDECAR: u64 = 4 << 20;

@@ -162,7 +162,7 @@ impl RecordingStore for RecordingFolder {
 }
 
 /// Reads a file from its start to its end, in pieces.
-pub(super) fn read_in_pieces(mut file: &File, mut for_piece: impl FnMut(&[u8])) -> io::Result<u64> {
+pub(crate) fn read_in_pieces(mut file: &File, mut for_piece: impl FnMut(&[u8])) -> io::Result<u64> {
     file.seek(SeekFrom::Start(0))?;
     let (mut piece, mut total) = (vec![0; PIECE_BYTES], 0);
     loop {

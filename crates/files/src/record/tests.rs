@@ -4,6 +4,7 @@ mod crash;
 mod disk;
 mod folder;
 mod killed;
+mod logged;
 mod markers;
 mod test_recorder;
 
@@ -270,7 +271,7 @@ fn all_accepted_sound_is_written_before_the_service_stops() {
             let name = format.replace(':', " ");
             let config =
                 RecordingConfig::new(&name, folder.path().into(), format.parse().unwrap()).unwrap();
-            service.add(config, None, station.record_tap_reader()).unwrap()
+            service.add(config, Vec::new(), station.record_tap_reader()).unwrap()
         })
         .collect();
     station.run(2_000);
@@ -314,8 +315,9 @@ fn many_recorders_are_completed_as_long_as_the_disk_proceeds() {
         let name = format!("recorder {number}");
         let format = "wav:16".parse().unwrap();
         let config = RecordingConfig::new(&name, folder.path().into(), format).unwrap();
-        let handle =
-            service.add_to((config, None), station.record_tap_reader(), 0, disk.clone()).unwrap();
+        let handle = service
+            .add_to((config, Vec::new()), station.record_tap_reader(), 0, disk.clone())
+            .unwrap();
         handle.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
         handle
     });

@@ -6,6 +6,7 @@
 mod announcements;
 mod encoding;
 mod listen;
+mod log_head;
 mod mount_monitor;
 mod mounts;
 mod overlays;

@@ -17,11 +17,13 @@ use aulos_engine::recorder::{
     record_tap,
 };
 use aulos_engine::station::StationHandle;
+use aulos_files::logger::LoggerIndex;
 use aulos_files::record::{
     CompletionObserver, MarkerRequest, RecorderHandle, RecorderService, RecordingConfig,
 };
 use aulos_io::SystemClock;
 
+use super::log_head::DailyHead;
 use super::state::{AudioState, take_matching};
 use super::station_recorder::{KnownRecorder, RecorderSlot, StationRecorder};
 use crate::upload::Uploader;
@@ -143,7 +145,12 @@ pub(super) fn take_events(inner: &mut AudioState) -> Vec<StationRecorderEvent> {
             kind: RecordingEventKind::Recorder(event.kind),
         });
     }
-    for (recorder, known) in &manager.known {
+    for (recorder, known) in &mut manager.known {
+        if let Some(head) = known.logger.as_mut().and_then(DailyHead::poll) {
+            let (station, recorder) = (known.station.clone(), recorder.clone());
+            let kind = RecordingEventKind::LogHead(head);
+            all.push(StationRecorderEvent { station, recorder, kind });
+        }
         for event in known.uploader.iter().flat_map(Uploader::take_events) {
             let (station, recorder) = (known.station.clone(), recorder.clone());
             all.push(StationRecorderEvent {
@@ -214,17 +221,34 @@ fn open_recorder(
     let tap_reader = open_tap(&mut running.handle, &running.config, record.source);
     let tap_reader =
         tap_reader.ok_or("the station has no free slot for a recorder; try again later")?;
-    let observer = uploader
-        .clone()
-        .map(|uploader| Arc::new(UploadObserver(uploader)) as Arc<dyn CompletionObserver>);
-    let known = KnownRecorder { station, uploader };
+    let logger = record.is_logger.then(|| Arc::new(logger_index(&record.recording)));
+    let upload = uploader.clone().map(UploadObserver);
+    let observers = [
+        upload.map(|upload| Arc::new(upload) as Arc<dyn CompletionObserver>),
+        logger.clone().map(|index| index as Arc<dyn CompletionObserver>),
+    ];
+    let observers = observers.into_iter().flatten().collect();
+    let known = KnownRecorder { station, uploader, logger: logger.map(DailyHead::new) };
     let manager = &mut inner.recorder_manager;
     let Some((recorders, _)) = &mut manager.recorders else { return Err(String::new()) };
     let handle = recorders
-        .add(record.recording.clone(), observer, tap_reader)
+        .add(record.recording.clone(), observers, tap_reader)
         .map_err(|error| error.to_string())?;
     manager.known.insert(record.recording.name.clone(), known);
     Ok(handle)
+}
+
+/// The index of a log, whose errors are logged.
+fn logger_index(recording: &RecordingConfig) -> LoggerIndex {
+    let (name, folder) = (recording.name.clone(), recording.folder.display().to_string());
+    LoggerIndex::new(&recording.folder, &recording.name, move |error| {
+        tracing::error!(
+            recorder = name,
+            dir = folder,
+            %error,
+            "the index of the log cannot be written; it is completed with the next file"
+        );
+    })
 }
 
 fn error_text(error: io::Error) -> String {

@@ -8,6 +8,7 @@ use aulos_core::Instant;
 use aulos_files::record::{RecorderEvent, RecorderHandle, RecorderService, RecorderStatus};
 use aulos_rt::channel::Receiver;
 
+use super::log_head::DailyHead;
 use crate::upload::{UploadWorker, Uploader};
 
 /// State that all recorders of the server share.
@@ -21,11 +22,12 @@ pub(super) struct RecorderManager {
     pub(super) upload_worker: UploadWorker,
 }
 
-/// The station and the upload target of a recorder.
+/// The station, the upload target and the log of a recorder.
 #[derive(Debug)]
 pub(super) struct KnownRecorder {
     pub(super) station: String,
     pub(super) uploader: Option<Uploader>,
+    pub(super) logger: Option<DailyHead>,
 }
 
 /// A recorder of a running station.

@@ -138,7 +138,7 @@ impl FileRecorder {
         let (shape, room) = ((SampleRate::HZ_48000, ChannelLayout::STEREO), DEFAULT_CAPACITY);
         let (mut tap, tap_reader) = record_tap(TapPoint::Input(0), shape.0, shape.1, room);
         let handle = service
-            .add(settings, None, tap_reader)
+            .add(settings, Vec::new(), tap_reader)
             .map_err(|error| Failure::new(Exit::CannotCreate, error.to_string()))?;
         let (length_reached, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
         let shared = Arc::new(SharedRecorder { recorder: handle, length_reached, stopping });

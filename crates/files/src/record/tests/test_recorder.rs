@@ -31,7 +31,8 @@ use crate::record::job::RecorderJob;
 use crate::record::shared::RecorderShared;
 use crate::record::store::{FolderEntry, RecordingFolder, RecordingStore};
 use crate::record::{
-    ClosedSegment, RecorderEvent, RecorderEventKind, RecorderHandle, RecordingConfig,
+    ClosedSegment, CompletionObserver, RecorderEvent, RecorderEventKind, RecorderHandle,
+    RecordingConfig,
 };
 
 /// Each frame is its own number divided by 2^20.
@@ -171,6 +172,16 @@ impl TestRecorder {
         folder: Arc<ScratchDir>,
         change: impl FnOnce(&mut RecordingConfig),
     ) -> Self {
+        Self::observed(path, folder, change, Vec::new())
+    }
+
+    /// The same with observers of the complete files.
+    pub(super) fn observed(
+        path: &Path,
+        folder: Arc<ScratchDir>,
+        change: impl FnOnce(&mut RecordingConfig),
+        observers: Vec<Arc<dyn CompletionObserver>>,
+    ) -> Self {
         let mut station = TestStation::new();
         let format = "wav:f32".parse().unwrap();
         let mut config = RecordingConfig::new("hall", path.into(), format).unwrap();
@@ -178,7 +189,7 @@ impl TestRecorder {
         let disk = Arc::new(TestDisk::new(path));
         let (sender, tasks) = bounded(64);
         let (event_sender, events) = bounded(4_096);
-        let shared = Arc::new(RecorderShared::new(&config, None, event_sender));
+        let shared = Arc::new(RecorderShared::new(&config, observers, event_sender));
         let handle = RecorderHandle { shared: shared.clone() };
         let store: Arc<dyn RecordingStore> = disk.clone();
         let mut finisher = Finisher::default();

@@ -54,13 +54,17 @@ pub(crate) const FILE: &[Parameter] = &[
 const MAX_FILES: u64 = 500;
 const DEFAULT_FILES: u64 = 50;
 
-/// The recorders of running stations, each with its station's name.
+/// The recorders of running stations, each with its station's name. Logs are not among them: what
+/// a station sent months ago is for fewer than its recordings.
 fn recorders(control: &Control) -> Vec<(String, RecorderSettings)> {
     let stations = control.stations().into_iter();
     stations
         .flat_map(|station| {
             let records = station.records.clone();
-            records.into_iter().map(move |record| (station.name.clone(), record))
+            records
+                .into_iter()
+                .filter(|record| !record.is_logger)
+                .map(move |record| (station.name.clone(), record))
         })
         .collect()
 }
