@@ -56,7 +56,6 @@ use crate::stations::added::StreamOrigin;
 use crate::stations::mount_table::MountTable;
 use crate::stations::slot::ScriptEvent;
 use crate::views::Views;
-use crate::views::icecast::mount_of;
 use crate::views::run_statistics::RunStatistics;
 use state::Subjects;
 
@@ -271,12 +270,6 @@ impl Control {
         self.listeners.register((head, from), self.clock.now(), &self.events, station_of)
     }
 
-    /// Whether more listeners of this mount are registered than it may have.
-    pub fn is_mount_full(&self, mount: &StationSettings) -> bool {
-        let most = mount.mount.as_ref().and_then(|settings| settings.max_listeners);
-        most.is_some_and(|most| self.listeners.table().registered(&mount.name) > most as usize)
-    }
-
     /// The role for these credentials. A failure is counted.
     ///
     /// # Errors
@@ -342,11 +335,6 @@ impl Control {
     /// The mounts of the present configuration.
     pub fn mounts(&self) -> Arc<MountTable> {
         Arc::clone(&self.mounts.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The station or mount that is heard at this path, as Icecast's interfaces name it.
-    pub fn station_at(&self, mount: &str) -> Option<Arc<StationSettings>> {
-        self.stations().into_iter().find(|station| mount_of(station) == mount)
     }
 
     /// A counter that changes with everything that a page shows.

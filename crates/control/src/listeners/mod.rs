@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use aulos_config::StationSettings;
 use aulos_io::reactor::ListenerSession;
 use aulos_proto::http::ReceivedHead;
 use aulos_proto::uri::Uri;
@@ -63,6 +64,13 @@ impl Listeners {
     /// dropped.
     pub async fn write_access_log(&self, configured: impl Fn() -> Option<PathBuf>) {
         self.access_log.run(configured).await;
+    }
+
+    /// Whether more listeners of this mount are registered than it may have.
+    #[must_use]
+    pub fn is_full(&self, mount: &StationSettings) -> bool {
+        let most = mount.mount.as_ref().and_then(|settings| settings.max_listeners);
+        most.is_some_and(|most| self.table.registered(&mount.name) > most as usize)
     }
 
     /// Disconnects a listener of this station within a second; false if there is none of this id.

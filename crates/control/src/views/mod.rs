@@ -123,6 +123,12 @@ impl Views<'_> {
         }
     }
 
+    /// The station or mount that is heard at this path, as Icecast's interfaces name it.
+    #[must_use]
+    pub fn station_at(self, mount: &str) -> Option<Arc<StationSettings>> {
+        self.0.stations().into_iter().find(|station| icecast::mount_of(station) == mount)
+    }
+
     /// The state of the server now, with its clients if they are not more than `max_clients`.
     #[must_use]
     pub fn snapshot(self, max_clients: usize) -> ServerSnapshot {

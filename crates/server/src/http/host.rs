@@ -4,9 +4,18 @@
 //! browser takes its calls as same-site. The name in `Host` reveals this, because it is a public
 //! one. An attacker cannot own IP addresses or names of local networks; other names must be
 //! configured (`[http] names`).
+//!
+//! Streams and the statistics are for pages of other sites too (CORS): a browser asks before it
+//! sends more than plain headers, such as `Icy-MetaData`.
 
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use aulos_control::Control;
+use axum::extract::Request;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE, HOST, ORIGIN,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
 
 /// Suffixes that cannot be registered publicly (RFC 6761, 6762, 8375, and what routers use).
 const LOCAL: [&str; 8] =
@@ -35,6 +44,30 @@ pub(super) fn is_cross_site(headers: &HeaderMap, names: &[String]) -> bool {
     }
     authority
         .is_some_and(|authority| authority.is_empty() || text(headers, &HOST) != Some(authority))
+}
+
+/// The response to the preflight request of a listener, if it is one.
+pub(super) fn preflight_response(request: &Request, control: &Control) -> Option<Response> {
+    let path = request.uri().path();
+    let is_stream = path.starts_with("/listen/")
+        || path == "/status-json.xsl"
+        || control.mounts().at_path(path.as_bytes()).is_some();
+    if request.method() != Method::OPTIONS || !is_stream || !request.headers().contains_key(ORIGIN)
+    {
+        return None;
+    }
+    let config = control.config();
+    let origin = config.http.allow_origin.as_deref()?;
+    let headers = [
+        (ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
+        (ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Icy-MetaData, Range"),
+        (ACCESS_CONTROL_MAX_AGE, "86400"),
+    ];
+    Some(
+        (StatusCode::NO_CONTENT, headers.map(|(name, value)| (name, value.to_owned())))
+            .into_response(),
+    )
 }
 
 fn is_server_name(name: String, names: &[String]) -> bool {

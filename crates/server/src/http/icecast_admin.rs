@@ -120,7 +120,7 @@ fn admin_call(app: &AppState, request: &Request) -> Result<Arc<StationSettings>,
         return Err(refusal);
     }
     let mount = mount(request.uri()).ok_or_else(unknown_mount)?;
-    app.control.station_at(&mount).ok_or_else(unknown_mount)
+    app.control.views().station_at(&mount).ok_or_else(unknown_mount)
 }
 
 fn unknown_mount() -> Response {

@@ -7,7 +7,6 @@
 
 mod api;
 mod app_state;
-mod cors;
 mod events;
 mod forwarded;
 mod heartbeat;
@@ -353,7 +352,7 @@ async fn hand_over_listener(
                 let (gate, session) = (Arc::clone(gate), Arc::downgrade(&session));
                 tokio::spawn(async move { gate.follow(permission, session).await });
             }
-            if is_for_sound(&read) && mount.is_some_and(|mount| control.is_mount_full(&mount)) {
+            if is_for_sound(&read) && mount.is_some_and(|mount| control.listeners.is_full(&mount)) {
                 return socket.respond_and_close(MOUNT_FULL);
             }
             let allow_origin = http.allow_origin.clone();

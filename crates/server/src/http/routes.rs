@@ -35,7 +35,7 @@ use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
 use super::system_probe::SystemProbe;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
-use super::{cors, host, icecast_admin, listen_index, websocket};
+use super::{host, icecast_admin, listen_index, websocket};
 use crate::connections::ConnectionSlots;
 use crate::http::api;
 use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
@@ -333,7 +333,7 @@ async fn check_request(State(app): State<AppState>, mut request: Request, next: 
     let ours = host::has_server_host(request.headers(), &app.control.config().http.names);
     let mut response = if let Some(refusal) = app.identify_proxied(&mut request) {
         refusal
-    } else if let Some(permission) = cors::preflight_response(&request, &app.control) {
+    } else if let Some(permission) = host::preflight_response(&request, &app.control) {
         permission
     } else if ours {
         match app.identify(&request) {

@@ -156,6 +156,7 @@ const REFUSED: &[&str] = &[
     "new_client",
     "host",
     "cross_site",
+    "denied",
     "busy_disk",
     "unknown_mount",
     "mount_in_use",
