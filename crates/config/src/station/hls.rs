@@ -11,11 +11,11 @@ use crate::problem::{ConfigLocation, ConfigValue, Problems};
 keys! {
     /// A station's programme as HTTP Live Streaming, at `/hls/NAME/index.m3u8`.
     pub(crate) struct HlsConfig {
-        /// Renditions with encoder settings, as in `flac`, `flac:8` or `opus:96k`. Players begin
+        /// Renditions with encoder settings, as in `aac:128k`, `opus:96k` or `flac`. Players begin
         /// with the first one.
-        renditions: Vec<ConfigValue<CodecConfig>>, required "hls = { renditions = [\"opus:96k\", \"flac\"] }";
-        /// Duration of a segment: a multiple of 20 ms. With `5.76s` and `3.84s` the codecs of HLS
-        /// have the same boundaries at 48,000 Hz.
+        renditions: Vec<ConfigValue<CodecConfig>>, required "hls = { renditions = [\"aac:128k\", \"flac\"] }";
+        /// Duration of a segment: a whole number of frames, which have 20 ms, and 1,024 samples in
+        /// AAC. `1.92s`, `3.84s` and `5.76s` fit all.
         segment: ConfigValue<Span> = DEFAULT_SEGMENT;
         /// Duration of a playlist: how far back a listener can go. Segments are kept in memory for
         /// twice as long.
@@ -56,7 +56,7 @@ pub(crate) fn resolve(
     }
     let segment = spec.rate.frames(span);
     if config.renditions.is_empty() && config.at != ConfigLocation::Default {
-        let hint = "renditions = [\"opus:96k\", \"flac\"]";
+        let hint = "renditions = [\"aac:128k\", \"flac\"]";
         problems.add_with_hint(config.at, "`renditions` is empty", hint);
     }
     if let Some(more) = config.renditions.get(MAX_HLS_RENDITIONS) {

@@ -27,6 +27,7 @@ fn what_players_could_not_play_is_refused() {
         ("renditions = [\"pcm\"]", "pcm has no rendition in HLS"),
         ("renditions = [\"flac\", \"flac\"]", "duplicate rendition `flac`"),
         ("renditions = [\"flac\"], segment = \"5.77s\"", "multiple of 960 samples"),
+        ("renditions = [\"aac\"], segment = \"6s\"", "multiple of 1024 samples"),
         ("renditions = [\"flac\"], segment = \"100ms\"", "`segment` must last 1000 to 20000 ms"),
         ("renditions = [\"flac\"], window = \"10s\"", "must have 3 segments at least"),
         ("renditions = [\"flac\"], window = \"5h\"", "4 h at most"),

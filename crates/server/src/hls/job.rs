@@ -1,9 +1,8 @@
 //! Makes the segments of a station, as a job of the codec pool: encoders allocate.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_core::MediaTime;
+use aulos_core::{Frames, MediaTime};
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::recorder::{RecordTapReader, WallClock};
 use aulos_files::record::wall_clock;
@@ -11,7 +10,8 @@ use aulos_io::{Job, JobStatus};
 use aulos_rt::ring::Consumer;
 use aulos_session::hls::{ChunkFeed, HlsWindow, OutputGrid, SampleKind, Segmenter, SegmenterStats};
 
-use super::{HlsCounts, HlsTitle, TITLE_GRID};
+use super::counts::HlsCounts;
+use super::title::HlsTitle;
 
 /// Where the sound comes from.
 pub(super) enum HlsFeed {
@@ -81,16 +81,9 @@ impl HlsJob {
     }
 
     fn count(&mut self) {
-        let (now, before) = (self.segmenter.stats(), self.counted);
+        let now = self.segmenter.stats();
+        self.counts.add(self.counted, now);
         self.counted = now;
-        let add = |counter: &AtomicU64, now: u64, before: u64| {
-            counter.fetch_add(now - before, Ordering::Relaxed);
-        };
-        let counts = &self.counts;
-        add(&counts.segments, now.segments, before.segments);
-        add(&counts.filled, now.filled, before.filled);
-        add(&counts.restarts, now.runs.saturating_sub(1), before.runs.saturating_sub(1));
-        add(&counts.failures, now.failures, before.failures);
     }
 }
 
@@ -119,3 +112,7 @@ fn title_id(at: MediaTime) -> u32 {
 fn lock(window: &Mutex<HlsWindow>) -> std::sync::MutexGuard<'_, HlsWindow> {
     window.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The unit of a title's number: a tenth of a second at 48,000 Hz, so that numbers of different
+/// titles differ for years.
+const TITLE_GRID: Frames = Frames(4_800);

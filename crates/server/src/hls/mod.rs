@@ -8,16 +8,17 @@
 //! A window outlives its station: one that is replaced with the same settings goes on in it, with
 //! a discontinuity.
 
+mod counts;
 mod job;
 pub(crate) mod sessions;
+mod title;
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_config::{HlsSettings, StationSettings};
-use aulos_core::{Frames, Span};
+use aulos_core::Span;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::output_bus::BusOutput;
 use aulos_engine::recorder::{TapPoint, record_tap};
@@ -25,36 +26,15 @@ use aulos_io::{Job, encoder};
 use aulos_rt::ring::Consumer;
 use aulos_session::hls::{ChunkFeed, HlsFormat, HlsWindow, OutputGrid, Segmenter, WindowConfig};
 
+use counts::HlsCounts;
 use job::{HlsFeed, HlsJob};
+pub(crate) use title::HlsTitle;
 
 /// The windows of all stations with HLS.
 #[derive(Debug, Default)]
 pub(crate) struct HlsTable {
     windows: Mutex<HashMap<String, Arc<Mutex<HlsWindow>>>>,
     counts: Arc<HlsCounts>,
-}
-
-/// Counters of all segmenters.
-#[derive(Debug, Default)]
-pub(crate) struct HlsCounts {
-    segments: AtomicU64,
-    filled: AtomicU64,
-    restarts: AtomicU64,
-    failures: AtomicU64,
-}
-
-/// The title of a running station, on its way to its job.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HlsTitle(Arc<Mutex<Option<Arc<str>>>>);
-
-impl HlsTitle {
-    pub(crate) fn set(&self, title: &Arc<str>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(title));
-    }
-
-    fn take(&self) -> Option<Arc<str>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }
 
 /// HLS of a station that is being started.
@@ -115,14 +95,7 @@ impl HlsTable {
 
     /// Counters for the status; their names are stable.
     pub(crate) fn counters(&self) -> [(&'static str, u64); 4] {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let HlsCounts { segments, filled, restarts, failures } = &*self.counts;
-        [
-            ("hls_segments", get(segments)),
-            ("hls_segments_filled", get(filled)),
-            ("hls_restarts", get(restarts)),
-            ("hls_encoder_failures", get(failures)),
-        ]
+        self.counts.values()
     }
 
     fn open(&self, station: &str, settings: &HlsSettings) -> io::Result<Arc<Mutex<HlsWindow>>> {
@@ -157,7 +130,3 @@ pub(crate) fn reads_chunks(station: &StationSettings) -> bool {
 
 /// Twenty times the interval at which the codec pool visits its jobs.
 const CAPACITY: Span = Span::from_secs(2);
-
-/// A frame of a title's number: a tenth of a second at 48,000 Hz, so that numbers of different
-/// titles differ for years.
-const TITLE_GRID: Frames = Frames(4_800);

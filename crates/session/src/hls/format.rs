@@ -3,7 +3,7 @@
 use core::fmt;
 
 use aulos_core::{Codec, Frames, SampleFormat, SampleRate, SampleSpec};
-use aulos_engine::encode::{CodecConfig, OpusPacketEncoder};
+use aulos_engine::encode::{AacFormat, AacFrameEncoder, CodecConfig, OpusPacketEncoder};
 use aulos_proto::hls::{Track, TrackCodec};
 
 /// A rendition of a station.
@@ -45,7 +45,7 @@ impl fmt::Display for UnsupportedHls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Codec(codec) => {
-                write!(f, "{codec} has no rendition in HLS: use flac or opus")
+                write!(f, "{codec} has no rendition in HLS: use aac, flac or opus")
             }
             Self::Rate(rate) => write!(f, "HLS requires 48000 Hz: the station has {}", rate.hz()),
             Self::Channels(codec) => {
@@ -80,26 +80,34 @@ impl HlsFormat {
             return Err(UnsupportedHls::Channels(name));
         }
         let rate = u64::from(spec.rate.hz());
-        let (delay, has_memory, track, bitrate) = match codec {
+        let (frame, delay, track, bitrate) = match codec {
             CodecConfig::Flac(_) => {
                 let bits = if spec.format == SampleFormat::S16Le { 16 } else { 24 };
                 let block = u16::try_from(FRAME.0).unwrap_or(u16::MAX);
                 let pcm = rate * u64::from(bits) * u64::from(channels);
-                (Frames::ZERO, false, TrackCodec::Flac { bits, block }, pcm)
+                (FRAME, Frames::ZERO, TrackCodec::Flac { bits, block }, pcm)
             }
             CodecConfig::Opus(opus) => {
-                (OpusPacketEncoder::DELAY, true, TrackCodec::Opus, u64::from(opus.bitrate))
+                (FRAME, OpusPacketEncoder::DELAY, TrackCodec::Opus, u64::from(opus.bitrate))
+            }
+            CodecConfig::Aac(aac) => {
+                let format = AacFormat::new(spec).map_err(|_| UnsupportedHls::Channels(name))?;
+                let config = format.audio_specific_config().to_vec();
+                let bitrate = aac.bitrate_at(spec);
+                let track = TrackCodec::Aac { config, bitrate };
+                (AacFrameEncoder::FRAMES, AacFrameEncoder::DELAY, track, bitrate.into())
             }
             _ => return Err(UnsupportedHls::Codec(name)),
         };
-        if segment == Frames::ZERO || !segment.0.is_multiple_of(FRAME.0) {
-            return Err(UnsupportedHls::Segment(name, FRAME));
+        if segment == Frames::ZERO || !segment.0.is_multiple_of(frame.0) {
+            return Err(UnsupportedHls::Segment(name, frame));
         }
         // Four bytes of a box for each frame, and what a variable bit rate may exceed its average.
-        let boxes = rate / FRAME.0 * 4 * 8;
+        let boxes = rate.div_ceil(frame.0) * 4 * 8;
         let peak = (bitrate * 11 / 10 + boxes).next_multiple_of(1_000);
         let track = Track { codec: track, rate: spec.rate, channels };
-        Ok(Self { codec, spec, frame: FRAME, delay, has_memory, track, peak })
+        let has_memory = !matches!(codec, CodecConfig::Flac(_));
+        Ok(Self { codec, spec, frame, delay, has_memory, track, peak })
     }
 
     /// Its name in addresses: `flac`, `opus-96k`.

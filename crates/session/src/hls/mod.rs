@@ -29,6 +29,6 @@ pub use window::{HlsBody, HlsWindow, WindowConfig};
 pub const MAX_FILL: aulos_core::Span = aulos_core::Span::from_secs(10);
 
 /// What an encoder gets before its output is published: by then it gives the same bytes wherever
-/// it has begun. libopus does so with a constant bit rate alone: with a variable one, what it takes
-/// for a packet depends on all before.
+/// it has begun. AAC needs 3.2 s. libopus does so with a constant bit rate alone: with a variable
+/// one, what it takes for a packet depends on all before.
 pub const WARM_UP: aulos_core::Span = aulos_core::Span::from_secs(10);

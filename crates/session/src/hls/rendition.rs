@@ -3,16 +3,48 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Block, Frames, MediaTime};
-use aulos_engine::encode::{EncodeError, Encoder};
+use aulos_engine::encode::{AacGridEncoder, CodecConfig, EncodeError, Encoder};
 use aulos_proto::flac::FrameRenumberer;
 use aulos_proto::hls::{EventMessage, Fragment};
 
 use super::format::HlsFormat;
 
+/// The encoder of a rendition.
+pub(super) enum FrameEncoder {
+    /// Its frames are blocks.
+    Blocks(Box<dyn Encoder>),
+    /// AAC in access units without a header.
+    Aac(AacGridEncoder),
+}
+
+impl FrameEncoder {
+    /// The encoder of a format; `make` makes those of blocks.
+    pub(super) fn new(
+        format: &HlsFormat,
+        make: &mut dyn FnMut(&HlsFormat) -> Option<Box<dyn Encoder>>,
+    ) -> Option<Self> {
+        match format.codec {
+            CodecConfig::Aac(config) => {
+                AacGridEncoder::new(format.spec, config, AAC_PERIOD).ok().map(Self::Aac)
+            }
+            _ => make(format).map(Self::Blocks),
+        }
+    }
+
+    fn encode(&mut self, number: u64, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match self {
+            Self::Blocks(encoder) => encoder.encode(block, out),
+            // It agrees with every other one within twice the period, which is before the end of
+            // the warm-up.
+            Self::Aac(encoder) => encoder.encode(number, block.samples(), out).map(|_| ()),
+        }
+    }
+}
+
 /// An encoder on the grid.
 pub(super) struct Rendition {
     format: HlsFormat,
-    encoder: Box<dyn Encoder>,
+    encoder: FrameEncoder,
     segment: Frames,
     /// Number of the next frame on the grid.
     next: u64,
@@ -36,7 +68,7 @@ pub(super) struct RenditionSegment {
 }
 
 impl Rendition {
-    pub(super) fn new(format: HlsFormat, encoder: Box<dyn Encoder>, segment: Frames) -> Self {
+    pub(super) fn new(format: HlsFormat, encoder: FrameEncoder, segment: Frames) -> Self {
         let samples = format.frame.as_usize() * format.spec.layout.channels();
         let block = Block::with_capacity(format.spec.rate, format.spec.layout, samples);
         Self {
@@ -55,7 +87,7 @@ impl Rendition {
     }
 
     /// Begins anew with samples from `at` on, by a new encoder if there is one.
-    pub(super) fn start(&mut self, at: MediaTime, encoder: Option<Box<dyn Encoder>>) {
+    pub(super) fn start(&mut self, at: MediaTime, encoder: Option<FrameEncoder>) {
         if let Some(encoder) = encoder {
             self.encoder = encoder;
         }
@@ -129,8 +161,8 @@ impl Rendition {
     fn encode(&mut self, first: u64) -> Result<(), EncodeError> {
         let Self { block, frame, format, payload, sizes, .. } = self;
         frame.clear();
-        self.encoder.encode(block, frame)?;
         let number = self.next;
+        self.encoder.encode(number, block, frame)?;
         self.next += 1;
         let segment = number * format.frame.0 / self.segment.0;
         if segment < first {
@@ -150,3 +182,6 @@ impl Rendition {
         Ok(())
     }
 }
+
+/// Frames after which an encoder of AAC begins anew: 1.6 s.
+const AAC_PERIOD: u64 = 75;

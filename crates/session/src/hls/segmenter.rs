@@ -6,7 +6,7 @@ use aulos_core::{Frames, MediaTime, SampleRate};
 use aulos_engine::encode::Encoder;
 
 use super::format::HlsFormat;
-use super::rendition::Rendition;
+use super::rendition::{FrameEncoder, Rendition};
 use super::titles::Titles;
 use super::{MAX_FILL, WARM_UP};
 
@@ -81,7 +81,7 @@ pub struct Segmenter {
 
 impl Segmenter {
     /// A segmenter of these renditions, at least one, of one rate and layout. `make` makes their
-    /// encoders; titles become timed metadata of the segments where `has_titles` says so.
+    /// encoders but those of AAC; titles become timed metadata of the segments where `has_titles` says so.
     #[must_use]
     pub fn new(
         formats: Vec<HlsFormat>,
@@ -91,8 +91,9 @@ impl Segmenter {
     ) -> Option<Self> {
         let mut make: MakeEncoder = Box::new(make);
         let spec = formats.first()?.spec;
-        let rendition =
-            |format: &HlsFormat| Some(Rendition::new(format.clone(), make(format)?, segment));
+        let rendition = |format: &HlsFormat| {
+            Some(Rendition::new(format.clone(), FrameEncoder::new(format, &mut make)?, segment))
+        };
         let renditions = formats.iter().map(rendition).collect::<Option<Vec<_>>>()?;
         let has_memory = formats.iter().any(|format| format.has_memory);
         let warm_up = if has_memory { spec.rate.frames(WARM_UP) } else { Frames::ZERO };
@@ -172,7 +173,8 @@ impl Segmenter {
     fn start(&mut self, at: MediaTime) {
         for (rendition, format) in self.renditions.iter_mut().zip(&self.formats) {
             // The first run has the encoders that have been made.
-            let encoder = if self.stats.runs > 0 { (self.make)(format) } else { None };
+            let is_new = self.stats.runs > 0;
+            let encoder = is_new.then(|| FrameEncoder::new(format, &mut self.make)).flatten();
             rendition.start(at, encoder);
         }
         self.is_new_run = self.stats.runs > 0;

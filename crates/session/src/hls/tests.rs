@@ -131,7 +131,7 @@ fn a_packet_of_opus_decodes_to_the_samples_of_its_place() {
 
 #[test]
 fn two_servers_make_the_same_bytes_wherever_they_begin() {
-    let codecs = ["flac", "opus:96k,cbr", "opus:64k,cbr"];
+    let codecs = ["flac", "opus:96k,cbr", "opus:64k,cbr", "aac:128k"];
     let (mut one, mut two) = (segmenter(&codecs), segmenter(&codecs));
     let ones = play(&mut one, begin(0), 12 * SEGMENT.0);
     // The other server begins 17.003 s later, in the middle of a chunk.
@@ -147,7 +147,7 @@ fn two_servers_make_the_same_bytes_wherever_they_begin() {
 
 #[test]
 fn a_gap_is_filled_and_marked_until_the_encoders_have_forgotten_it() {
-    for (codec, marked) in [("flac", 1), ("opus:96k,cbr", 2)] {
+    for (codec, marked) in [("flac", 1), ("opus:96k,cbr", 2), ("aac:128k", 2)] {
         let (mut whole, mut broken) = (segmenter(&[codec]), segmenter(&[codec]));
         let expected = play(&mut whole, begin(0), 12 * SEGMENT.0);
         let lost = begin(4 * SEGMENT.0 + 9_600);
@@ -323,7 +323,7 @@ fn what_hls_cannot_have_is_refused_with_the_reason() {
     let of = |codec: &str, spec, segment| {
         HlsFormat::new(codec.parse::<CodecConfig>().unwrap(), spec, Frames(segment)).unwrap_err()
     };
-    assert!(of("pcm", spec, 960).to_string().contains("use flac or opus"));
+    assert!(of("pcm", spec, 960).to_string().contains("use aac, flac or opus"));
     let slow = SampleSpec { rate: SampleRate::HZ_44100, ..spec };
     assert!(of("flac", slow, 960).to_string().contains("the station has 44100"));
     assert!(of("opus", spec, 1_000).to_string().contains("multiple of 960 samples"));
