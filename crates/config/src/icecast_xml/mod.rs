@@ -51,7 +51,7 @@ fn listen(root: &Element, out: &mut ConversionResult) -> u16 {
         let key = socket.text_of("tls").or_else(|| socket.text_of("ssl"));
         key.is_some_and(|value| !matches!(value, "0" | "false" | "disabled"))
     };
-    let first = sockets.iter().find(|socket| !is_tls(socket)).or(sockets.first());
+    let first = sockets.iter().find(|socket| !is_tls(socket)).or_else(|| sockets.first());
     let text = |name| first.and_then(|socket| socket.text_of(name));
     let port = text("port").or_else(|| root.text_of("port"));
     let port = port.and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT);

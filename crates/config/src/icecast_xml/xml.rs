@@ -18,7 +18,7 @@ pub(super) struct Element {
     pub(super) attributes: Vec<(String, String)>,
     /// Its own text, without spaces around it.
     pub(super) text: String,
-    pub(super) children: Vec<Element>,
+    pub(super) children: Vec<Self>,
 }
 
 /// Why a file is no XML, and where.

@@ -293,6 +293,17 @@ fn destination(read: &[u8], mounts: &MountTable) -> Option<Destination> {
     rest.contains(&b'\n').then(|| Destination::Listener(mount.cloned()))
 }
 
+/// Whether a listener is refused by its address or its program; counted.
+fn is_denied(read: &[u8], identity: &ConnectionIdentity, control: &Control) -> bool {
+    let agent = header(read, "user-agent").unwrap_or_default();
+    let is_denied = control.config().http.denies(identity.from, &agent);
+    if is_denied {
+        count(&control.counters.http_listeners_denied);
+        tracing::info!(target: "listener", from = %identity.from, "denied by address or agent");
+    }
+    is_denied
+}
+
 /// Hands a listener to a reactor, if its host name is one of ours (see `host`) and it may listen.
 async fn hand_over_listener(
     stream: ClientStream,
@@ -313,10 +324,7 @@ async fn hand_over_listener(
         count(&control.counters.http_wrong_host);
         return stream.try_send_response(MISDIRECTED);
     }
-    let agent = header(&read, "user-agent").unwrap_or_default();
-    if http.denies(identity.from, &agent) {
-        count(&control.counters.http_listeners_denied);
-        tracing::info!(target: "listener", from = %identity.from, "denied by address or agent");
+    if is_denied(&read, &identity, control) {
         return stream.try_send_response(DENIED);
     }
     // Without users of ours, credentials are meant for the program that decides.
