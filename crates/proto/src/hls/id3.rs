@@ -5,7 +5,8 @@
 pub fn title_tag(title: &str) -> Vec<u8> {
     // A zero would end the text.
     let mut text = title.replace('\0', " ");
-    text.truncate(text.floor_char_boundary(MAX_TITLE));
+    let end = (0..=MAX_TITLE.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(end.unwrap_or(0));
     let body = text.len() + 1;
     let mut tag = Vec::with_capacity(HEADER + HEADER + body);
     tag.extend_from_slice(b"ID3\x04\0\0");

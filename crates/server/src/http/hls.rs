@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aulos_control::backend::ListenerSession;
+use aulos_control::count;
 use aulos_proto::hls::{PLAYLIST_MEDIA_TYPE, SEGMENT_MEDIA_TYPE};
 use aulos_proto::uri::percent_encode_url;
 use aulos_session::hls::{HlsBody, HlsWindow};
@@ -73,9 +74,14 @@ pub(super) async fn serve(
         Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD, OPTIONS")]).into_response(),
     };
+    let config = app.control.config();
+    let origin = config.http.allow_origin.as_deref();
+    let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(origin).ok()) else {
+        return response;
+    };
     let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     for (name, value) in [
-        (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
         (ACCESS_CONTROL_ALLOW_HEADERS, "Range"),
         (ACCESS_CONTROL_EXPOSE_HEADERS, "ETag, Aulos-Filled"),
@@ -95,6 +101,11 @@ async fn answer(
     let Some((station, rest)) = path.split_once('/') else { return not_found() };
     let Some(window) = app.sink.hls_window(station) else { return not_found() };
     let headers = &request.headers;
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+    if app.control.config().http.denies(identity.from, agent.unwrap_or_default()) {
+        count(&app.control.counters.http_listeners_denied);
+        return (StatusCode::FORBIDDEN, "denied by address or agent\n").into_response();
+    }
     let (found, is_paired) = Found::of(rest, &window);
     // A multivariant playlist alone begins no session: many players load it twice.
     let session = match &found {
@@ -177,7 +188,8 @@ async fn session(
     let query = request.uri.query().unwrap_or_default();
     let id = query.split('&').find_map(|pair| pair.strip_prefix("id="));
     let mut client = id.map_or_else(|| text(USER_AGENT), |id| format!("id={id}"));
-    client.truncate(client.floor_char_boundary(MAX_CLIENT));
+    let end = (0..=MAX_CLIENT.min(client.len())).rev().find(|at| client.is_char_boundary(*at));
+    client.truncate(end.unwrap_or(0));
     let key = SessionKey { station: station.to_owned(), from: identity.from, client };
     let now = Instant::now();
     if let Some(session) = hls.sessions.find(&key, now) {

@@ -14,7 +14,7 @@ pub(super) enum FrameEncoder {
     /// Its frames are blocks.
     Blocks(Box<dyn Encoder>),
     /// AAC in access units without a header.
-    Aac(AacGridEncoder),
+    Aac(Box<AacGridEncoder>),
 }
 
 impl FrameEncoder {
@@ -24,9 +24,9 @@ impl FrameEncoder {
         make: &mut dyn FnMut(&HlsFormat) -> Option<Box<dyn Encoder>>,
     ) -> Option<Self> {
         match format.codec {
-            CodecConfig::Aac(config) => {
-                AacGridEncoder::new(format.spec, config, AAC_PERIOD).ok().map(Self::Aac)
-            }
+            CodecConfig::Aac(config) => AacGridEncoder::new(format.spec, config, AAC_PERIOD)
+                .ok()
+                .map(|encoder| Self::Aac(Box::new(encoder))),
             _ => make(format).map(Self::Blocks),
         }
     }
