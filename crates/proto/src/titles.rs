@@ -91,7 +91,8 @@ impl Default for TitleCharset {
 pub const MAX_TEXT: usize = 1_024;
 
 /// Removes control characters and truncates to [`MAX_TEXT`] bytes; `None` when nothing is left.
-pub(crate) fn clean_text(bytes: &[u8]) -> Option<String> {
+#[must_use]
+pub fn clean_text(bytes: &[u8]) -> Option<String> {
     let mut out = String::new();
     for letter in String::from_utf8_lossy(bytes).trim().chars().filter(|c| !c.is_control()) {
         if out.len() + letter.len_utf8() > MAX_TEXT {

@@ -24,6 +24,7 @@ mod meta;
 mod meter;
 mod normalize;
 mod notices;
+mod now_playing;
 mod operator;
 mod playlist;
 mod proxied;

@@ -170,6 +170,7 @@ pub const OWN_PATHS: &[&str] = &[
     "login",
     "meter",
     "metrics",
+    "nowplaying",
     "openrpc.json",
     "readyz",
     "rtp",

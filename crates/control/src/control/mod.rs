@@ -250,7 +250,7 @@ impl Control {
     /// Handles an event of the control script of a stream.
     pub(crate) fn handle_script(&self, stream: &str, event: ScriptEvent) {
         self.change(|subjects| {
-            let effects = subjects.stations.handle_script(stream, event, &*self.backend);
+            let effects = subjects.stations.handle_script(stream, event, self.outside());
             self.apply_effects(subjects, effects, None);
         });
     }

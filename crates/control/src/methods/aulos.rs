@@ -293,6 +293,23 @@ pub(crate) const PRESETS: &[Method] = &[
 
 pub(crate) const SOURCES: &[Method] = &[
     Method::new(
+        "Aulos.SetNowPlaying",
+        Role::Control,
+        "Show a title for what a station plays, until the next title",
+        stations::titles::now_playing::set,
+    )
+    .params(stations::titles::now_playing::SET)
+    .returns(&[("station", "string"), ("title", "string|null"), ("artist", "string|null")])
+    .notifies(&["Stream.OnProperties"]),
+    Method::new(
+        "Aulos.GetNowPlaying",
+        Role::Listen,
+        "Return the title that a station plays, and those before it with their times",
+        stations::titles::now_playing::get,
+    )
+    .params(stations::titles::now_playing::GET)
+    .returns(&[("station", "string"), ("now", "object|null"), ("played", "array")]),
+    Method::new(
         "Aulos.SetSource",
         Role::Control,
         "Select a station's source, or return to automatic selection",

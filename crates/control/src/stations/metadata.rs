@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::backend::AudioBackend;
 use crate::effects::{Effects, Notice};
+use crate::outside::Outside;
 use crate::stations::plugin::merge;
 use crate::stations::slot::{ScriptEvent, StationSlot, own_properties};
 use crate::stations::view::StationView;
@@ -21,7 +22,7 @@ impl Stations {
         &mut self,
         stream: &str,
         event: ScriptEvent,
-        backend: &dyn AudioBackend,
+        outside: Outside<'_>,
     ) -> Effects {
         match event {
             ScriptEvent::Ready(handle) => {
@@ -30,7 +31,7 @@ impl Stations {
                 }
                 Effects::default()
             }
-            ScriptEvent::Properties(update) => self.update_properties(stream, update, backend),
+            ScriptEvent::Properties(update) => self.update_properties(stream, update, outside),
             // The stream cannot be controlled until the script runs again.
             ScriptEvent::Ended => {
                 let slot = self.find_mut(stream);
@@ -39,7 +40,7 @@ impl Stations {
                 };
                 slot.plugin = None;
                 slot.properties = own_properties(&slot.station).into();
-                self.show_properties(stream, backend)
+                self.show_properties(stream, outside)
             }
         }
     }
@@ -49,7 +50,7 @@ impl Stations {
         &mut self,
         stream: &str,
         update: Map<String, Value>,
-        backend: &dyn AudioBackend,
+        outside: Outside<'_>,
     ) -> Effects {
         let Self { slots, art: pictures, base_url, .. } = self;
         let Some(slot) = slots.iter_mut().flatten().find(|slot| slot.station.name == stream) else {
@@ -70,8 +71,9 @@ impl Stations {
         // air.
         let now = playback_status(&slot.properties);
         let halted = played && matches!(now, Some("paused" | "stopped"));
-        let effects = self.show_properties(stream, backend);
+        let effects = self.show_properties(stream, outside);
         if halted {
+            let backend = outside.backend;
             // Clients stop at once instead of after their buffer.
             self.shown_by(stream, backend).into_iter().for_each(|number| backend.flush(number));
         }
@@ -83,40 +85,57 @@ impl Stations {
         &mut self,
         number: usize,
         title: Option<TrackMetadata>,
-        backend: &dyn AudioBackend,
+        outside: Outside<'_>,
     ) -> Effects {
-        let slot = self.get_mut(number).filter(|slot| slot.station.plugin.is_none());
-        let Some(slot) = slot else { return Effects::default() };
-        let metadata = title_json::metadata(&title.unwrap_or_default());
+        match self.get(number) {
+            Some(slot) if slot.station.plugin.is_none() => {
+                self.set_title(number, title.unwrap_or_default(), outside)
+            }
+            _ => Effects::default(),
+        }
+    }
+
+    /// Shows a title until the next one.
+    pub(super) fn set_title(
+        &mut self,
+        number: usize,
+        title: TrackMetadata,
+        outside: Outside<'_>,
+    ) -> Effects {
+        let Some(slot) = self.get_mut(number) else { return Effects::default() };
+        let metadata = title_json::metadata(&title);
         let mut update = own_properties(&slot.station);
         update.insert("metadata".to_owned(), Value::Object(metadata));
         if !merge(Arc::make_mut(&mut slot.properties), update, |_, _| None) {
             return Effects::default();
         }
         let name = slot.station.name.clone();
-        self.show_properties(&name, backend)
+        self.show_properties(&name, outside)
     }
 
     /// Notifies controllers after a switch between sources that may have other metadata.
-    pub(super) fn show_other_metadata(&self, number: usize, backend: &dyn AudioBackend) -> Effects {
+    pub(super) fn show_other_metadata(&mut self, number: usize, outside: Outside<'_>) -> Effects {
         let plays_others = self.get(number).is_some_and(|slot| {
             let mut sources = slot.station.sources.iter();
             sources.any(|source| source.config.station().is_some())
         });
-        match self.metadata_slot(number, backend).filter(|_| plays_others) {
-            Some((_, slot)) => self.show_properties(&slot.station.name, backend),
+        let slot = self.metadata_slot(number, outside.backend).filter(|_| plays_others);
+        match slot.map(|(_, slot)| slot.station.name.clone()) {
+            Some(name) => self.show_properties(&name, outside),
             None => Effects::default(),
         }
     }
 
     /// Notifies controllers of a stream's properties, for every stream that shows them.
-    fn show_properties(&self, stream: &str, backend: &dyn AudioBackend) -> Effects {
+    fn show_properties(&mut self, stream: &str, outside: Outside<'_>) -> Effects {
         let mut effects = Effects { is_shown: true, ..Effects::default() };
         let Some((_, source)) = self.find(stream) else { return effects };
-        for number in self.shown_by(stream, backend) {
-            let Some(slot) = self.get(number) else { continue };
-            let params = json!({ "id": slot.station.name, "properties": *source.properties });
-            backend.set_title(number, &title_json::title_line(&source.properties));
+        let properties = Arc::clone(&source.properties);
+        for number in self.shown_by(stream, outside.backend) {
+            let Some(slot) = self.get_mut(number) else { continue };
+            slot.titles.update(outside.clock.wall_time(), &properties);
+            let params = json!({ "id": slot.station.name, "properties": *properties });
+            outside.backend.set_title(number, &title_json::title_line(&properties));
             effects.notices.push(Notice::Message("Stream.OnProperties", params));
         }
         effects

@@ -109,10 +109,10 @@ impl Stations {
         let title = sources::title(&status);
         if sources::title(&shown) != title {
             let title = title.map(Cow::into_owned);
-            effects.extend(self.update_title(number, title, outside.backend));
+            effects.extend(self.update_title(number, title, outside));
         }
         if shown.machine.active != status.machine.active {
-            effects.extend(self.show_other_metadata(number, outside.backend));
+            effects.extend(self.show_other_metadata(number, outside));
         }
         effects
     }

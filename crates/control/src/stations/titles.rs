@@ -4,6 +4,9 @@
 //! control script. The audio backend starts the player and restarts it; the player never waits for
 //! this task.
 
+pub(crate) mod history;
+pub(crate) mod now_playing;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -65,6 +65,7 @@ pub(super) fn router(
         .route("/openrpc.json", get(async || json_response(openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
+        .route("/nowplaying/{station}", get(api::now_playing::get).post(api::now_playing::post))
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
         .route("/hls/{*path}", any(hls::serve))
