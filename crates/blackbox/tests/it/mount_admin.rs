@@ -1,4 +1,4 @@
-//! Icecast's interfaces for mounts: what AzuraCast and players ask, and who may listen.
+//! Icecast's interfaces for mounts: what `AzuraCast` and players ask, and who may listen.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -43,6 +43,7 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one conversation")]
 fn what_azuracast_calls_is_answered_for_a_mount() {
     let name = "mount_admin::what_azuracast_calls_is_answered_for_a_mount";
     retry_after_stall(name, || {

@@ -237,51 +237,7 @@ fn history_event(event: &StationRecorderEvent) -> Option<NewEvent> {
 /// The name of an event and its data.
 fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
     match what {
-        RecordingEventKind::Recorder(what) => match what {
-            RecorderEventKind::SegmentOpened { path: file, frame, utc } => (
-                "opened",
-                json!({ "path": path(file), "start_frame": frame.0, "start": record::rfc3339(*utc) }),
-            ),
-            RecorderEventKind::SegmentClosed(closed) => ("closed", closed_segment_json(closed)),
-            RecorderEventKind::MarkerAdded(marker) => (
-                "marked",
-                json!({
-                    "path": path(&marker.path),
-                    "frame": marker.frame.0,
-                    "position": marker.position.0,
-                    "time": record::rfc3339(marker.utc),
-                    "label": marker.label,
-                }),
-            ),
-            RecorderEventKind::FramesLost { frame, frames, rate, cause } => {
-                ("lost", loss_json(*frame, *frames, *rate, *cause))
-            }
-            RecorderEventKind::ClockChanged { frame, change } => (
-                "clock-changed",
-                json!({
-                    "frame": frame.0,
-                    "set_by_s": change.set_by.as_secs_f64(),
-                    "suspended_s": change.suspended.as_secs_f64(),
-                }),
-            ),
-            RecorderEventKind::Failed(trouble) => {
-                ("trouble", json!({ "reason": fault_text(trouble) }))
-            }
-            RecorderEventKind::Recovered => ("recovered", json!({})),
-            RecorderEventKind::FileRemoved { path: file } => {
-                ("vanished", json!({ "path": path(file) }))
-            }
-            RecorderEventKind::FileRepaired { path: file } => {
-                ("repaired", json!({ "path": path(file) }))
-            }
-            RecorderEventKind::RepairFailed { path: file, reason: why } => {
-                ("unrepaired", json!({ "path": path(file), "reason": why }))
-            }
-            RecorderEventKind::FileDeleted { path: file, reason: why } => {
-                ("deleted", json!({ "path": path(file), "reason": why.to_string() }))
-            }
-            _ => ("other", json!({})),
-        },
+        RecordingEventKind::Recorder(what) => recorder_event_json(what),
         RecordingEventKind::Upload(event) => match event {
             UploadEvent::Uploaded { file, url, bytes, tries } => (
                 "uploaded",
@@ -296,6 +252,52 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
         RecordingEventKind::LogHead(head) => {
             ("log-head", json!({ "head": head.hash, "lines": head.lines }))
         }
+    }
+}
+
+fn recorder_event_json(what: &RecorderEventKind) -> (&'static str, Value) {
+    match what {
+        RecorderEventKind::SegmentOpened { path: file, frame, utc } => (
+            "opened",
+            json!({ "path": path(file), "start_frame": frame.0, "start": record::rfc3339(*utc) }),
+        ),
+        RecorderEventKind::SegmentClosed(closed) => ("closed", closed_segment_json(closed)),
+        RecorderEventKind::MarkerAdded(marker) => (
+            "marked",
+            json!({
+                "path": path(&marker.path),
+                "frame": marker.frame.0,
+                "position": marker.position.0,
+                "time": record::rfc3339(marker.utc),
+                "label": marker.label,
+            }),
+        ),
+        RecorderEventKind::FramesLost { frame, frames, rate, cause } => {
+            ("lost", loss_json(*frame, *frames, *rate, *cause))
+        }
+        RecorderEventKind::ClockChanged { frame, change } => (
+            "clock-changed",
+            json!({
+                "frame": frame.0,
+                "set_by_s": change.set_by.as_secs_f64(),
+                "suspended_s": change.suspended.as_secs_f64(),
+            }),
+        ),
+        RecorderEventKind::Failed(trouble) => ("trouble", json!({ "reason": fault_text(trouble) })),
+        RecorderEventKind::Recovered => ("recovered", json!({})),
+        RecorderEventKind::FileRemoved { path: file } => {
+            ("vanished", json!({ "path": path(file) }))
+        }
+        RecorderEventKind::FileRepaired { path: file } => {
+            ("repaired", json!({ "path": path(file) }))
+        }
+        RecorderEventKind::RepairFailed { path: file, reason: why } => {
+            ("unrepaired", json!({ "path": path(file), "reason": why }))
+        }
+        RecorderEventKind::FileDeleted { path: file, reason: why } => {
+            ("deleted", json!({ "path": path(file), "reason": why.to_string() }))
+        }
+        _ => ("other", json!({})),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
+use aulos_config::StationSettings;
 use aulos_core::{SampleSpec, Span};
 use aulos_engine::encode::CodecConfig;
 use aulos_io::encoder::encoder_name;
@@ -11,7 +12,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::announcements::AnnouncementEntry;
-use crate::backend::{ConnectionHealth, InputState, PassStatus, SourceState, StationState};
+use crate::backend::{
+    ConnectionHealth, InputState, PassStatus, SourceState, StationReport, StationState,
+};
 use crate::clients::registry::{ClientJson, GroupJson, GroupView, to_json_text};
 use crate::control::host::HostInfo;
 use crate::recordings;
@@ -100,6 +103,30 @@ fn status(head: &Value, stations: Vec<StationJson<'_>>) -> String {
         stations: Vec<StationJson<'a>>,
     }
     to_json_text(&StatusResponse { head, stations })
+}
+
+/// A source in `Aulos.GetStatus`, by its index.
+fn source_json(station: &StationSettings, status: &StationReport, index: usize) -> Value {
+    fn of<T>(all: &[Option<T>], index: usize, json: impl FnOnce(&T) -> Value) -> Option<Value> {
+        all.get(index)?.as_ref().map(json)
+    }
+    let source = station.sources.get(index);
+    let state = status.sources.get(index).cloned().unwrap_or_default();
+    let input = status.inputs().get(index);
+    json!({
+        "name": source.map(|source| &source.name),
+        "uri": source.map(|source| &source.uri),
+        "state": source_state_name(&state),
+        "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+        "retry_in_s": status.retries.get(index).copied().flatten().map(whole_seconds),
+        "health": input.map(|condition| fallback::condition(condition, &state)),
+        "loudness": loudness(&input.unwrap_or(&InputState::NEW).loudness),
+        "radio": of(&status.radios, index, radio::status_json),
+        "dj": of(&status.live_inputs, index, djs::status_json),
+        "playlist": of(&status.playlists, index, playlist::status_json),
+        "rtp": of(&status.rtp_inputs, index, rtp::source_json),
+        "pass": of(&status.passes, index, pass_json),
+    })
 }
 
 /// A station in `Aulos.GetStatus`.
@@ -225,26 +252,7 @@ fn station<'a>(
     clients: ClientList<'a>,
 ) -> StationJson<'a> {
     let StationView { station, status, .. } = view;
-    let sources = station.sources.iter().enumerate().map(|(index, source)| {
-        let state = status.sources.get(index).cloned().unwrap_or_default();
-        json!({
-            "name": source.name,
-            "uri": source.uri,
-            "state": source_state_name(&state),
-            "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
-            "retry_in_s": status.retries.get(index).copied().flatten().map(whole_seconds),
-            "health": status
-                .inputs()
-                .get(index)
-                .map(|condition| fallback::condition(condition, &state)),
-            "loudness": loudness(&status.inputs().get(index).unwrap_or(&InputState::NEW).loudness),
-            "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
-            "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),
-            "playlist": status.playlists.get(index).and_then(Option::as_ref).map(playlist::status_json),
-            "rtp": status.rtp_inputs.get(index).and_then(Option::as_ref).map(rtp::source_json),
-            "pass": status.passes.get(index).and_then(Option::as_ref).map(pass_json),
-        })
-    });
+    let sources = (0..station.sources.len()).map(|index| source_json(station, status, index));
     let push_states = station.pushes.iter().zip(&status.pushes);
     let pushes: Vec<_> =
         push_states.map(|(push, state)| pushes::status_json(push, state)).collect();

@@ -214,7 +214,7 @@ fn open(catalog: &LoggerCatalog, found: &FoundRange) -> Result<FileDecoder, Expo
     let refused = |why: String| ExportError::File(found.file.clone(), why);
     let folder = catalog.folder().canonicalize().map_err(|error| refused(error.to_string()))?;
     let path: &Path = &folder.join(&found.file);
-    let path = SourcePath::from(path).confined_to(&[folder.clone()]);
+    let path = SourcePath::from(path).confined_to(core::slice::from_ref(&folder));
     FileDecoder::open_source(&path, FileDecodeOptions::default())
         .map_err(|error| refused(error.to_string()))
 }

@@ -261,7 +261,7 @@ impl Finisher {
                 // Another process has removed it.
                 Err(_) => {}
                 Ok(()) => {
-                    shared.emit(RecorderEventKind::FileDeleted { path: path.clone(), reason })
+                    shared.emit(RecorderEventKind::FileDeleted { path: path.clone(), reason });
                 }
             }
             for observer in &shared.observers {

@@ -104,9 +104,9 @@ fn a_multivariant_playlist_lists_both_bandwidths_and_the_codec() {
 #[test]
 fn an_init_segment_describes_its_codec() {
     let flac = Track { codec: TrackCodec::Flac { bits: 16, block: 960 }, rate: RATE, channels: 2 };
-    let opus = Track { codec: TrackCodec::Opus, ..flac.clone() };
+    let opus = Track { codec: TrackCodec::Opus, ..flac };
     let config = TrackCodec::Aac { config: vec![0x11, 0x90], bitrate: 128_000 };
-    let aac = Track { codec: config, ..flac.clone() };
+    let aac = Track { codec: config, ..flac };
     for (track, name) in [(flac, "fLaC"), (opus, "Opus"), (aac, "mp4a.40.2")] {
         assert_eq!(track.codec.name(), name);
         let bytes = track.init_segment().unwrap();

@@ -17,7 +17,7 @@ use super::state::{AudioState, RunningStation};
 use super::{mounts, pushes, recordings, rtp};
 use crate::audio::sources;
 use crate::audio::sources::{OpenedInputs, nats};
-use crate::hls::{self, HlsParts};
+use crate::hls::{self, HlsParts, HlsTitle};
 
 /// Starts a station and returns its number: a free one or a new one.
 pub(super) fn start(config: &StationSettings, inner: &mut AudioState) -> io::Result<usize> {
@@ -96,11 +96,7 @@ fn run(
         let parts = mounts::parts(config, mount, (&channel, quantum), (outputs, frames), inner);
         mounts::start(parts, &mut handle, inner)
     });
-    let hls = hls.map(|HlsParts { tap, job, title }| {
-        tap.map_or(Ok(0), |tap| handle.add_output(tap)).map_err(io::Error::other)?;
-        inner.codecs.add(job);
-        Ok::<_, io::Error>(title)
-    });
+    let hls = hls.map(|parts| add_hls(parts, &mut handle, inner));
     if let Some(sound) = last_resort {
         station.set_last_resort(sound);
     }
@@ -127,6 +123,17 @@ fn run(
         worker_slot: place,
     };
     Ok((number, running))
+}
+
+/// Adds the segments of a station to its outputs.
+fn add_hls(
+    HlsParts { tap, job, title }: HlsParts,
+    handle: &mut StationHandle,
+    inner: &mut AudioState,
+) -> io::Result<HlsTitle> {
+    tap.map_or(Ok(0), |tap| handle.add_output(tap)).map_err(io::Error::other)?;
+    inner.codecs.add(job);
+    Ok(title)
 }
 
 /// The parts of a station's HLS, if it has one.

@@ -138,7 +138,7 @@ proptest! {
         for (new_len, removed, count) in changes {
             let kept: Vec<u32> = (0..len).filter(|old| removed >> (old % 64) & 1 == 0).collect();
             let kept = &kept[..kept.len().min(new_len as usize)];
-            let number = |old| kept.iter().position(|it| *it == old).map(|at| at as u32);
+            let number = |old| (0..).zip(kept).find(|(_, it)| **it == old).map(|(at, _)| at);
             list.set_tracks(new_len, number);
             len = new_len;
             let played = tracks(&mut list, count);

@@ -54,16 +54,16 @@ impl AacFormat {
     /// The header of ADTS before an access unit of `unit_bytes` bytes, without a checksum
     /// (ISO/IEC 14496-3, 1.A.2.2). Longer units than [`Self::max_unit_bytes`] do not fit.
     #[must_use]
-    pub const fn adts_header(self, unit_bytes: usize) -> [u8; ADTS_HEADER_BYTES] {
+    pub fn adts_header(self, unit_bytes: usize) -> [u8; ADTS_HEADER_BYTES] {
         // 13 bits; a unit has 1,536 bytes at most.
-        let length = ((unit_bytes + ADTS_HEADER_BYTES) & 0x1fff) as u32;
-        let [_, _, high, low] = (length << 5 | VARIABLE_RATE >> 6).to_be_bytes();
+        let length = u32::try_from((unit_bytes + ADTS_HEADER_BYTES) & 0x1fff).unwrap_or(0);
+        let [_, top, high, low] = (length << 5 | VARIABLE_RATE >> 6).to_be_bytes();
         let profile = (AAC_LC - 1) << 6;
         [
             0xff,
             0xf1,
             profile | self.rate_index << 2 | self.channels >> 2,
-            (self.channels & 3) << 6 | (length >> 11) as u8,
+            (self.channels & 3) << 6 | top,
             high,
             low,
             ((VARIABLE_RATE & 0x3f) as u8) << 2,

@@ -129,6 +129,7 @@ mod tests {
     use super::*;
 
     /// The frames from `first` on: each with its number, its bytes and whether it is settled.
+    #[allow(clippy::cast_possible_truncation, reason = "some hundred frames")]
     fn encode(samples: &[f32], first: u64) -> Vec<(u64, Vec<u8>, bool)> {
         let config = AacConfig { bitrate: 64_000 };
         let mut encoder = AacGridEncoder::new(spec(48_000, 2), config, 90).unwrap();
@@ -142,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::cast_possible_truncation, reason = "some hundred frames")]
     fn units_are_the_same_wherever_encoding_has_begun() {
         // Noise at a low bit rate: rate control never comes to rest.
         let samples = noise(600 * 1_024, 2);

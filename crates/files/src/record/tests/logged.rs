@@ -39,7 +39,7 @@ fn run_and_kill(folder: &Arc<ScratchDir>, after: i64, millis: u64) -> u64 {
     recorder.run(100);
     recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     recorder.run(millis);
-    u64::try_from(recorder.position().0).unwrap()
+    recorder.position().0
 }
 
 /// Some runs that were killed, and one that ended by itself.
@@ -85,6 +85,7 @@ fn samples_of(path: &Path) -> Vec<f32> {
 }
 
 #[test]
+#[allow(clippy::cast_possible_truncation, reason = "nanoseconds of some minutes")]
 fn a_thousand_random_ranges_over_kills_are_exported_to_the_frame() {
     let folder = recorded_day("logged-ranges", 4);
     let files = sidecars(&folder);
@@ -101,7 +102,7 @@ fn a_thousand_random_ranges_over_kills_are_exported_to_the_frame() {
     assert_eq!(runs.len(), 5);
     let expected = |at: i64| -> f32 {
         let run = runs.iter().rfind(|run| run.0 <= at);
-        let frame = run.map(|run| ((at - run.0) as u64 * 48 + 999_999) / 1_000_000);
+        let frame = run.map(|run| ((at - run.0).unsigned_abs() * 48).div_ceil(1_000_000));
         let played = frame.zip(run).filter(|(frame, run)| *frame < run.1);
         played.map_or(0.0, |(frame, _)| number(frame))
     };
@@ -227,7 +228,7 @@ fn retention_keeps_held_files_and_the_index_records_what_it_deletes() {
     let second = UnixTime::from_nanos(files[1].0 + 1_000_000_000);
     let behind = UnixTime::from_nanos(second.as_nanos() + 1);
     let hold = add_hold(folder.path(), "hall", (second, behind), "complaint 7", None).unwrap();
-    assert_eq!(list_holds(folder.path(), "hall").unwrap(), [hold.clone()]);
+    assert_eq!(list_holds(folder.path(), "hall").unwrap(), core::slice::from_ref(&hold));
     // Files within a minute of the hold are kept, and of the others the newest.
     run_and_kill(&folder, 400, 9_000);
     drop(logged(&folder, |_| {}));

@@ -23,6 +23,7 @@ fn probed(path: &Path) -> String {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn files_state_their_origin_and_channel_layout() {
     let scratch = ScratchDir::new("made").unwrap();
     for (name, channels, lines) in [
