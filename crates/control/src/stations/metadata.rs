@@ -104,7 +104,8 @@ impl Stations {
     ) -> Effects {
         let Some(slot) = self.get_mut(number) else { return Effects::default() };
         let metadata = title_json::metadata(&title);
-        let mut update = own_properties(&slot.station);
+        // All others stay, also those of a control script.
+        let mut update = Map::clone(&slot.properties);
         update.insert("metadata".to_owned(), Value::Object(metadata));
         if !merge(Arc::make_mut(&mut slot.properties), update, |_, _| None) {
             return Effects::default();
