@@ -265,7 +265,7 @@ sources = ["demo://"]
 push = [
   { url = "http://radio.example/live" },
   { url = "icecast://source:hackme@radio.example/live" },
-  { url = "icecast://radio.example/twice", format = "aac" },
+  { url = "icecast://radio.example/twice", format = "amr" },
   { url = "icecast://radio.example:8000/twice" },
   { url = "icecast://radio.example/file", password_file = "/does/not/exist" },
   { url = "icecast://radio.example" },
@@ -285,7 +285,7 @@ push = [{ url = "icecast://radio.example/b" }]
     for line in [
         "aulos.toml:5:11: `url` does not start with icecast:// or icecasts://",
         "aulos.toml:6:11: `url` contains a password, but URLs are shown to users",
-        "aulos.toml:7:53: `format` is \"aac\", which is not supported",
+        "aulos.toml:7:53: `format` is \"amr\", which is not supported",
         "aulos.toml:8:3: duplicate push to icecast://radio.example:8000/twice",
         "aulos.toml:9:59: /does/not/exist: ",
         "aulos.toml:10:11: `url` has no mount",
