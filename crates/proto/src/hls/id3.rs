@@ -1,6 +1,6 @@
 //! ID3 tags for timed metadata ("Timed Metadata for HTTP Live Streaming"; ID3v2.4).
 
-/// A tag with a title (`TIT2`, UTF-8), cut to [`MAX_TITLE`] bytes.
+/// A tag with a title (`TIT2`, UTF-8), cut to `MAX_TITLE` bytes.
 #[must_use]
 pub fn title_tag(title: &str) -> Vec<u8> {
     // A zero would end the text.

@@ -100,6 +100,7 @@ impl BuiltinLibrary {
         Err(UnsupportedFormat::Library(Codec::Aac))
     }
 
+    #[allow(clippy::needless_pass_by_ref_mut, reason = "as that of the library")]
     pub(super) fn encode(
         &mut self,
         _: &[Vec<f32>],
