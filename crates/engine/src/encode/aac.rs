@@ -25,7 +25,7 @@ pub use format::{ADTS_HEADER_BYTES, AacFormat};
 pub use grid::AacGridEncoder;
 
 use super::aac_config::AacConfig;
-use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block};
+use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block, push_clipped};
 use super::settings::{CodecConfigError, CodecSettings};
 
 #[cfg(feature = "aac")]
@@ -41,6 +41,8 @@ pub struct AacFrameEncoder {
     library: BuiltinLibrary,
     /// The samples of each channel of a frame.
     channels: Vec<Vec<f32>>,
+    /// Interleaved samples that wait for their frame.
+    pending: Vec<f32>,
     clipped: u64,
 }
 
@@ -59,7 +61,42 @@ impl AacFrameEncoder {
         let format = AacFormat::new(spec)?;
         let library = BuiltinLibrary::new(format, config.bitrate_at(spec))?;
         let frame = Vec::with_capacity(Self::FRAMES.as_usize());
-        Ok(Self { format, library, channels: vec![frame; format.channels()], clipped: 0 })
+        let channels = vec![frame; format.channels()];
+        Ok(Self { format, library, channels, pending: Vec::new(), clipped: 0 })
+    }
+
+    /// Encodes interleaved samples, any number of them: appends the access units of the frames that
+    /// are complete to `out`, and calls `emit` behind each with where it begins.
+    ///
+    /// # Errors
+    /// [`EncodeError::Codec`] as [`Self::encode`].
+    pub fn push(
+        &mut self,
+        mut samples: &[f32],
+        out: &mut Vec<u8>,
+        mut emit: impl FnMut(&mut Vec<u8>, usize),
+    ) -> Result<(), EncodeError> {
+        while !samples.is_empty() {
+            let (now, later) = samples.split_at(self.missing_samples().min(samples.len()));
+            self.pending.extend_from_slice(now);
+            samples = later;
+            if self.missing_samples() == 0 {
+                let (pending, before) = (core::mem::take(&mut self.pending), out.len());
+                let encoded = self.encode(&pending, out);
+                self.pending = pending;
+                self.pending.clear();
+                encoded?;
+                emit(out, before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Interleaved samples that complete the present frame.
+    #[must_use]
+    pub fn missing_samples(&self) -> usize {
+        let length = Self::FRAMES.as_usize() * self.channels.len();
+        length.saturating_sub(self.pending.len())
     }
 
     /// Encodes one frame, [`Self::FRAMES`] interleaved samples of every channel, and appends its
@@ -77,12 +114,7 @@ impl AacFrameEncoder {
         }
         self.channels.iter_mut().for_each(Vec::clear);
         for frame in samples.chunks_exact(count) {
-            for (channel, &sample) in self.channels.iter_mut().zip(frame) {
-                // The comparison is false for what is not a number.
-                self.clipped += u64::from(sample.abs() > 1.0);
-                let finite = if sample.is_nan() { 0.0 } else { sample };
-                channel.push(finite.clamp(-1.0, 1.0));
-            }
+            self.clipped += push_clipped(frame, &mut self.channels);
         }
         let before = out.len();
         self.library.encode(&self.channels, out)?;
@@ -120,8 +152,6 @@ pub struct AacEncoder {
     spec: SampleSpec,
     block: Frames,
     frames: AacFrameEncoder,
-    /// Interleaved samples that wait for their frame.
-    pending: Vec<f32>,
     unit: Vec<u8>,
 }
 
@@ -137,9 +167,8 @@ impl AacEncoder {
         config: AacConfig,
     ) -> Result<Self, UnsupportedFormat> {
         let frames = AacFrameEncoder::new(spec, config)?;
-        let samples = AacFrameEncoder::FRAMES.as_usize() * frames.format.channels();
         let unit = Vec::with_capacity(frames.format.max_unit_bytes());
-        Ok(Self { spec, block, frames, pending: Vec::with_capacity(samples), unit })
+        Ok(Self { spec, block, frames, unit })
     }
 
     /// Encodes interleaved frames, any number of them, and appends the ADTS frames that are
@@ -149,25 +178,15 @@ impl AacEncoder {
     /// [`EncodeError::Codec`] as [`AacFrameEncoder::encode`].
     pub fn encode_samples(
         &mut self,
-        mut samples: &[f32],
+        samples: &[f32],
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        let length = AacFrameEncoder::FRAMES.as_usize() * self.frames.format.channels();
-        while !samples.is_empty() {
-            let wanted = length.saturating_sub(self.pending.len()).min(samples.len());
-            let (now, later) = samples.split_at(wanted);
-            self.pending.extend_from_slice(now);
-            samples = later;
-            if self.pending.len() == length {
-                self.unit.clear();
-                let encoded = self.frames.encode(&self.pending, &mut self.unit);
-                self.pending.clear();
-                encoded?;
-                out.extend_from_slice(&self.frames.format.adts_header(self.unit.len()));
-                out.extend_from_slice(&self.unit);
-            }
-        }
-        Ok(())
+        let format = self.frames.format;
+        self.unit.clear();
+        self.frames.push(samples, &mut self.unit, |unit, _| {
+            out.extend_from_slice(&format.adts_header(unit.len()));
+            out.append(unit);
+        })
     }
 }
 

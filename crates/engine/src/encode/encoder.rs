@@ -127,6 +127,19 @@ impl core::error::Error for UnsupportedFormat {}
 const LAME_MISSING: &str = "the library libmp3lame.so.0 cannot be loaded: install LAME (package \
      libmp3lame0, lame-libs or lame)";
 
+/// Appends the samples of a frame to their channels, for a library that takes no others than -1 to
+/// 1: what is beyond is clipped, and what is not a number is silence. Returns how many were clipped.
+pub(super) fn push_clipped(frame: &[f32], channels: &mut [Vec<f32>]) -> u64 {
+    let mut clipped = 0;
+    for (channel, &sample) in channels.iter_mut().zip(frame) {
+        // The comparison is false for what is not a number.
+        clipped += u64::from(sample.abs() > 1.0);
+        let finite = if sample.is_nan() { 0.0 } else { sample };
+        channel.push(finite.clamp(-1.0, 1.0));
+    }
+    clipped
+}
+
 /// Checks that `block` is valid for an encoder of `spec` and `frames`.
 pub(super) fn check_block(
     block: &Block,

@@ -17,7 +17,7 @@ use aulos_core::{Block, Codec, Frames, SampleSpec};
 
 pub use frame::{Mp3FrameEncoder, Mp3FrameShape};
 
-use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block};
+use super::encoder::{EncodeError, Encoder, UnsupportedFormat, check_block, push_clipped};
 use super::mp3_config::{Mp3Config, Mp3Library};
 use super::settings::{CodecConfigError, CodecSettings};
 
@@ -82,12 +82,7 @@ impl Mp3Encoder {
     ) -> Result<(), EncodeError> {
         let length = self.shape.frames().as_usize();
         for frame in samples.chunks_exact(self.shape.channels) {
-            for (channel, &sample) in self.channels.iter_mut().zip(frame) {
-                // The comparison is false for what is not a number.
-                self.clipped += u64::from(sample.abs() > 1.0);
-                let finite = if sample.is_nan() { 0.0 } else { sample };
-                channel.push(finite.clamp(-1.0, 1.0));
-            }
+            self.clipped += push_clipped(frame, &mut self.channels);
             if self.channels.first().is_some_and(|channel| channel.len() >= length) {
                 let encoded = self.library.encode(&self.channels, &mut self.encoded);
                 self.channels.iter_mut().for_each(Vec::clear);

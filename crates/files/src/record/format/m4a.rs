@@ -32,8 +32,6 @@ pub(super) use scan::repair_m4a;
 pub(super) struct M4aFileEncoder {
     encoder: AacFrameEncoder,
     index: M4aIndex,
-    /// Interleaved samples that wait for their frame.
-    pending: Vec<f32>,
     /// The access units of the next fragment and their lengths.
     units: Vec<u8>,
     lengths: Vec<u16>,
@@ -56,36 +54,14 @@ impl M4aFileEncoder {
             bitrate: config.bitrate_at(spec),
         };
         let index = M4aIndex::begin(track, boxes::tags(metadata), out);
-        Ok(Self {
-            encoder,
-            index,
-            pending: Vec::new(),
-            units: Vec::new(),
-            lengths: Vec::new(),
-            frames: Frames::ZERO,
+        Ok(Self { encoder, index, units: Vec::new(), lengths: Vec::new(), frames: Frames::ZERO })
+    }
+
+    fn encode(&mut self, samples: &[f32]) -> Result<(), EncodeError> {
+        let lengths = &mut self.lengths;
+        self.encoder.push(samples, &mut self.units, |units, before| {
+            lengths.push(u16::try_from(units.len() - before).unwrap_or(u16::MAX));
         })
-    }
-
-    fn frame_samples(&self) -> usize {
-        AacFrameEncoder::FRAMES.as_usize() * self.encoder.format().channels()
-    }
-
-    fn encode(&mut self, mut samples: &[f32]) -> Result<(), EncodeError> {
-        let length = self.frame_samples();
-        while !samples.is_empty() {
-            let wanted = length.saturating_sub(self.pending.len()).min(samples.len());
-            let (now, later) = samples.split_at(wanted);
-            self.pending.extend_from_slice(now);
-            samples = later;
-            if self.pending.len() == length {
-                let before = self.units.len();
-                let encoded = self.encoder.encode(&self.pending, &mut self.units);
-                self.pending.clear();
-                encoded?;
-                self.lengths.push(u16::try_from(self.units.len() - before).unwrap_or(u16::MAX));
-            }
-        }
-        Ok(())
     }
 
     /// Writes the units so far as a fragment; the last one has `last` frames.
@@ -118,10 +94,11 @@ impl FileEncoder for M4aFileEncoder {
         // A decoder is late by the delay, so that the last frames come with one more unit.
         let unit = AacFrameEncoder::FRAMES.0;
         let wanted = self.frames.0 + AacFrameEncoder::DELAY.0;
-        let silence = vec![0.0; self.frame_samples()];
+        let silence =
+            vec![0.0; self.encoder.format().channels() * AacFrameEncoder::FRAMES.as_usize()];
         // A part of a frame and the delay, and a frame for each that the library has refused.
         while self.unit_count() * unit < wanted {
-            let missing = self.frame_samples().saturating_sub(self.pending.len());
+            let missing = self.encoder.missing_samples();
             self.encode(silence.get(..missing).unwrap_or_default())?;
         }
         let before = self.unit_count().saturating_sub(1) * unit;
