@@ -9,7 +9,7 @@ use aulos_core::Span;
 use aulos_proto::titles::TrackMetadata;
 
 use super::status::PlaylistTrackInfo;
-use super::track::{PlaylistTrack, TrackEnd, frames_in};
+use super::track::{PlaylistTrack, TrackEnd};
 use crate::decode::{FileDecodeError, RateAndLayout};
 
 /// Plays one file after the other.
@@ -54,8 +54,8 @@ impl PlaylistMixer {
     pub(super) fn new(format: RateAndLayout, crossfade: Span) -> Self {
         Self {
             format,
-            crossfade: frames_in(format.0, crossfade),
-            short_fade: frames_in(format.0, SHORT_FADE),
+            crossfade: format.0.frames(crossfade).as_usize(),
+            short_fade: format.0.frames(SHORT_FADE).as_usize(),
             playing: None,
             next: None,
             fade: None,
@@ -68,7 +68,7 @@ impl PlaylistMixer {
     /// Whether the next file should be opened now, so that it is ready in time: `ahead` before the
     /// end of the one that plays.
     pub(super) fn wants_track(&self, ahead: Span) -> bool {
-        let ahead = frames_in(self.format.0, ahead) + self.crossfade;
+        let ahead = self.format.0.frames(ahead).as_usize() + self.crossfade;
         let left = |playing: &PlaylistTrack| playing.frames_left().unwrap_or(0);
         self.next.is_none() && self.playing.as_ref().is_none_or(|it| left(it) <= ahead as u64)
     }

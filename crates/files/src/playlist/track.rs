@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aulos_core::{Block, Db, Frames};
+use aulos_core::{Block, Db};
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::SourcePath;
 use aulos_proto::titles::TrackMetadata;
@@ -160,10 +160,4 @@ fn title_of(path: &SourcePath, title: Option<String>, artist: Option<String>) ->
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let named = TrackMetadata::from_stream_title(&stem);
     TrackMetadata { artist: artist.or(named.artist), ..named }
-}
-
-/// The length of a time in frames of a rate.
-pub(super) fn frames_in(rate: aulos_core::SampleRate, time: aulos_core::Span) -> usize {
-    let Frames(frames) = rate.frames(time);
-    usize::try_from(frames).unwrap_or(usize::MAX)
 }

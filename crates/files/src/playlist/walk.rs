@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use aulos_io::SourcePath;
 use aulos_proto::http::playlist_files;
 use aulos_proto::uri::Uri;
-use ignore::{Walk, WalkBuilder};
+use ignore::Walk;
 
 use super::list::{FileList, ListError, MAX_PLAYLIST_FILES};
 use crate::decode::OpenError;
-use crate::scan::has_audio_name;
+use crate::scan::{has_audio_name, walk_folder};
 
 /// A list that is being read, in steps.
 pub(super) struct ListReader {
@@ -57,15 +57,8 @@ impl ListReader {
         let file = self.root.open().map_err(|error| ListError::Open(error.into()))?;
         let about = file.metadata().map_err(|error| ListError::Open(error.into()))?;
         if about.is_dir() {
-            let walk = WalkBuilder::new(&*self.root)
-                .standard_filters(false)
-                .hidden(true)
-                // A link may lead out of the roots.
-                .follow_links(!self.root.is_confined())
-                .max_depth(Some(MAX_DEPTH))
-                .sort_by_file_name(std::ffi::OsStr::cmp)
-                .build();
-            self.walk = Some(walk);
+            // A link may lead out of the roots.
+            self.walk = Some(walk_folder(&self.root, !self.root.is_confined()));
             return Ok(());
         }
         if !about.is_file() {
@@ -136,9 +129,6 @@ fn stamp(path: &Path) -> Stamp {
 
 /// Names read in a step of the job: some ten milliseconds from a disk.
 const NAMES_PER_STEP: usize = 2_000;
-
-/// Nested folders; deeper than any path that a system allows.
-const MAX_DEPTH: usize = 2_048;
 
 /// Bytes of a list file that are read.
 const MAX_LIST_BYTES: u64 = 64 << 20;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ignore::WalkBuilder;
+use ignore::{Walk, WalkBuilder};
 
 use super::error::ScanError;
 use crate::decode::OpenError;
@@ -58,15 +58,20 @@ pub fn find_all_files(paths: &[PathBuf]) -> (Vec<ScanFile>, Vec<PathBuf>) {
     (all, unsupported)
 }
 
-fn walk(folder: &Path, all: &mut Vec<ScanFile>, unsupported: &mut Vec<PathBuf>) {
-    let walk = WalkBuilder::new(folder)
+/// What is in a folder and below, sorted by name, without hidden names. Ignore files of version
+/// control have no effect.
+pub(crate) fn walk_folder(folder: &Path, follow_links: bool) -> Walk {
+    WalkBuilder::new(folder)
         .standard_filters(false)
         .hidden(true)
-        .follow_links(true)
+        .follow_links(follow_links)
         .max_depth(Some(MAX_DEPTH))
         .sort_by_file_name(std::ffi::OsStr::cmp)
-        .build();
-    for entry in walk {
+        .build()
+}
+
+fn walk(folder: &Path, all: &mut Vec<ScanFile>, unsupported: &mut Vec<PathBuf>) {
+    for entry in walk_folder(folder, true) {
         match entry {
             Ok(entry) => {
                 let is_file = entry.file_type().is_some_and(|kind| kind.is_file());

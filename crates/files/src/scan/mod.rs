@@ -24,6 +24,7 @@ pub mod tag;
 mod tests;
 
 pub use error::ScanError;
+pub(crate) use find::walk_folder;
 pub use find::{ScanFile, find_all_files, find_files, has_audio_name};
 pub use measure::{AudioProperties, LoudnessSummary, ScanReport, measure_file};
 pub use meter_file::LoudnessCurve;
