@@ -22,7 +22,7 @@ use crate::stations::level_json::{
     levels, loudness, normalizer_json, round_to_hundredths, whole_seconds,
 };
 use crate::stations::schedule::json::schedule_json;
-use crate::stations::sources::{djs, playlist, radio, rtp};
+use crate::stations::sources::{djs, of_source, playlist, radio, rtp};
 use crate::stations::view::StationView;
 use crate::stations::{fallback, pushes};
 
@@ -107,9 +107,6 @@ fn status(head: &Value, stations: Vec<StationJson<'_>>) -> String {
 
 /// A source in `Aulos.GetStatus`, by its index.
 fn source_json(station: &StationSettings, status: &StationReport, index: usize) -> Value {
-    fn of<T>(all: &[Option<T>], index: usize, json: impl FnOnce(&T) -> Value) -> Option<Value> {
-        all.get(index)?.as_ref().map(json)
-    }
     let source = station.sources.get(index);
     let state = status.sources.get(index).cloned().unwrap_or_default();
     let input = status.inputs().get(index);
@@ -121,11 +118,11 @@ fn source_json(station: &StationSettings, status: &StationReport, index: usize) 
         "retry_in_s": status.retries.get(index).copied().flatten().map(whole_seconds),
         "health": input.map(|condition| fallback::condition(condition, &state)),
         "loudness": loudness(&input.unwrap_or(&InputState::NEW).loudness),
-        "radio": of(&status.radios, index, radio::status_json),
-        "dj": of(&status.live_inputs, index, djs::status_json),
-        "playlist": of(&status.playlists, index, playlist::status_json),
-        "rtp": of(&status.rtp_inputs, index, rtp::source_json),
-        "pass": of(&status.passes, index, pass_json),
+        "radio": of_source(&status.radios, index).map(radio::status_json),
+        "dj": of_source(&status.live_inputs, index).map(djs::status_json),
+        "playlist": of_source(&status.playlists, index).map(playlist::status_json),
+        "rtp": of_source(&status.rtp_inputs, index).map(rtp::source_json),
+        "pass": of_source(&status.passes, index).map(pass_json),
     })
 }
 
