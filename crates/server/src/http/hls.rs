@@ -23,9 +23,8 @@ use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL,
-    CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, REFERER, RETRY_AFTER,
-    USER_AGENT, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG,
+    HeaderName, REFERER, RETRY_AFTER, USER_AGENT, VARY,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -34,8 +33,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::app_state::AppState;
+use super::host::permit_other_sites;
 use super::listener_auth::ListenerAuthorizer;
 use super::login::ConnectionIdentity;
+use super::web::is_known;
 use crate::hls::sessions::{HlsSessions, SESSION_TIMEOUT, SessionKey};
 
 /// What the requests of HLS share.
@@ -74,13 +75,10 @@ pub(super) async fn serve(
         Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD, OPTIONS")]).into_response(),
     };
-    let config = app.control.config();
-    let origin = config.http.allow_origin.as_deref();
-    let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(origin).ok()) else {
+    if !permit_other_sites(&mut response, &app.control) {
         return response;
-    };
+    }
     let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     for (name, value) in [
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
         (ACCESS_CONTROL_ALLOW_HEADERS, "Range"),
@@ -106,10 +104,10 @@ async fn answer(
         count(&app.control.counters.http_listeners_denied);
         return (StatusCode::FORBIDDEN, "denied by address or agent\n").into_response();
     }
-    let (found, is_paired) = Found::of(rest, &window);
+    let (found, is_paired) = NamedResource::of(rest, &window);
     // A multivariant playlist alone begins no session: many players load it twice.
     let session = match &found {
-        Found::Media(_) | Found::Segment(_) => {
+        NamedResource::Media(_) | NamedResource::Segment(_) => {
             match session(app, hls, identity, station, request).await {
                 Ok(session) => Some(session),
                 Err(refusal) => return refusal,
@@ -118,22 +116,22 @@ async fn answer(
         _ => None,
     };
     let response = match &found {
-        Found::Multivariant(body) => playlist(body, MULTIVARIANT_CACHE, headers),
-        Found::Media(body) => playlist(body, PLAYLIST_CACHE, headers),
-        Found::Segment(body) if body.is_filled && is_paired => {
+        NamedResource::Multivariant(body) => playlist(body, MULTIVARIANT_CACHE, headers),
+        NamedResource::Media(body) => playlist(body, PLAYLIST_CACHE, headers),
+        NamedResource::Segment(body) if body.is_filled && is_paired => {
             let text = "a part of this segment has not arrived here; ask the other server\n";
             (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
         }
-        Found::Segment(body) => segment(body, headers),
-        Found::NotYet => {
+        NamedResource::Segment(body) => segment(body, headers),
+        NamedResource::NotYet => {
             let text = "the first segments are being made; try again in some seconds\n";
             (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "3")], text).into_response()
         }
-        Found::Nothing => not_found(),
+        NamedResource::Nothing => not_found(),
     };
     if let (Some(session), true) = (session, request.method == Method::GET)
         && response.status() == StatusCode::OK
-        && let Found::Segment(body) = &found
+        && let NamedResource::Segment(body) = &found
     {
         session.begin();
         session.add_sent(body.bytes.len() as u64);
@@ -142,7 +140,7 @@ async fn answer(
 }
 
 /// What an address names.
-enum Found {
+enum NamedResource {
     Multivariant(HlsBody),
     Media(HlsBody),
     Segment(HlsBody),
@@ -150,7 +148,7 @@ enum Found {
     Nothing,
 }
 
-impl Found {
+impl NamedResource {
     /// And whether another server makes the same segments.
     fn of(path: &str, window: &Mutex<HlsWindow>) -> (Self, bool) {
         let window = window.lock().unwrap_or_else(PoisonError::into_inner);
@@ -267,13 +265,6 @@ fn segment(body: &HlsBody, headers: &HeaderMap) -> Response {
 /// The bytes without a copy.
 fn shared(body: &HlsBody) -> Bytes {
     Bytes::from_owner(Arc::clone(&body.bytes))
-}
-
-fn is_known(headers: &HeaderMap, tag: &str) -> bool {
-    let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    known.is_some_and(|known| {
-        known.split(',').map(str::trim).any(|one| one.trim_start_matches("W/") == tag || one == "*")
-    })
 }
 
 fn not_found() -> Response {

@@ -46,6 +46,17 @@ pub(super) fn is_cross_site(headers: &HeaderMap, names: &[String]) -> bool {
         .is_some_and(|authority| authority.is_empty() || text(headers, &HOST) != Some(authority))
 }
 
+/// Lets the pages of the permitted origin read a response; false if none is permitted.
+pub(super) fn permit_other_sites(response: &mut Response, control: &Control) -> bool {
+    let config = control.config();
+    let origin = config.http.allow_origin.as_deref();
+    let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(origin).ok()) else {
+        return false;
+    };
+    response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    true
+}
+
 /// The response to the preflight request of a listener, if it is one.
 pub(super) fn preflight_response(request: &Request, control: &Control) -> Option<Response> {
     let path = request.uri().path();

@@ -9,13 +9,14 @@ use aulos_config::StationSettings;
 use aulos_control::{icecast_response, mounts};
 use aulos_proto::icecast::parse_title_query;
 use axum::extract::{Request, State};
-use axum::http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE, HOST};
+use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 
 use super::app_state::{AppState, json_response};
+use super::host::permit_other_sites;
 use super::login::ConnectionIdentity;
 
 pub(super) fn routes() -> Router<AppState> {
@@ -43,11 +44,7 @@ async fn status(
         .icecast()
         .status(&base_url(&identity, &headers), mount(&uri).as_deref());
     let mut response = json_response(status.to_string());
-    if let Some(origin) = &app.control.config().http.allow_origin
-        && let Ok(origin) = origin.parse()
-    {
-        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    }
+    permit_other_sites(&mut response, &app.control);
     response
 }
 

@@ -122,9 +122,7 @@ impl WebFile {
                 accepted.split(',').any(|coding| matches!(coding.trim(), "gzip" | "*"))
             });
         let tag = format!("\"{}{}\"", self.tag, if is_compressed { "-gzip" } else { "" });
-        let is_known = given(IF_NONE_MATCH).is_some_and(|known| {
-            known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag || one == "*")
-        });
+        let is_known = is_known(headers, &tag);
         let common = [
             (ETAG, tag),
             (CACHE_CONTROL, "no-cache".to_owned()),
@@ -182,6 +180,14 @@ impl WebFiles {
             }
         }
     }
+}
+
+/// Whether the client has the contents with this entity tag (RFC 9110, 13.1.2).
+pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    known.is_some_and(|known| {
+        known.split(',').map(str::trim).any(|one| one.trim_start_matches("W/") == tag || one == "*")
+    })
 }
 
 #[cfg(test)]
