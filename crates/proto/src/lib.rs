@@ -12,15 +12,18 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 mod bytes;
+mod crc;
 pub mod flac;
 #[cfg(feature = "hls")]
 pub mod hls;
 pub mod http;
 pub mod icecast;
+mod id3;
 mod json;
 mod marker;
 pub mod mdns;
 pub mod mp3;
+pub mod mpegts;
 pub mod nats;
 pub mod ogg;
 pub mod packets;

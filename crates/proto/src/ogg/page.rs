@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::Patch;
+use crate::crc::crc32;
 
 /// Writes the packets of a logical stream as pages.
 #[derive(Clone, Debug)]
@@ -265,35 +266,11 @@ fn read<const N: usize>(header: &[u8; HEADER_LEN], range: core::ops::Range<usize
     header.get(range).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
 }
 
-/// Checksum of a page with its own field as zero: polynomial 0x04c11db7, most significant bit
-/// first, not inverted.
+/// Checksum of a page with its own field as zero; it begins with zero.
 fn checksum(page: &[u8]) -> u32 {
-    let mut crc = 0_u32;
-    for (at, byte) in page.iter().enumerate() {
-        let byte = if field::CRC.contains(&at) { 0 } else { *byte };
-        let [index, ..] = crc.to_be_bytes();
-        let entry = TABLE.get(usize::from(index ^ byte)).copied().unwrap_or(0);
-        crc = crc << 8 ^ entry;
-    }
-    crc
+    let bytes = page.iter().enumerate();
+    crc32(0, bytes.map(|(at, byte)| if field::CRC.contains(&at) { 0 } else { *byte }))
 }
-
-#[allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "256 constants")]
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < 256 {
-        let mut value = (index as u32) << 24;
-        let mut bit = 0;
-        while bit < 8 {
-            value = value << 1 ^ if value >> 31 == 1 { 0x04c1_1db7 } else { 0 };
-            bit += 1;
-        }
-        table[index] = value;
-        index += 1;
-    }
-    table
-};
 
 mod field {
     use core::ops::Range;

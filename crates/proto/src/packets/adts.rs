@@ -123,7 +123,7 @@ impl Reader {
 }
 
 /// Sample rates by sampling frequency index.
-const RATES: [u32; 13] = [
+pub(super) const RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
     7_350,
 ];

@@ -2,8 +2,9 @@
 
 use core::fmt;
 
-use aulos_core::{ChannelLayout, SampleRate};
+use aulos_core::{ChannelLayout, SampleRate, Span};
 
+use crate::mpegts::UnsupportedTsCodec;
 use crate::titles::TrackMetadata;
 use crate::wav::WavSampleFormat;
 
@@ -40,6 +41,9 @@ pub struct PacketPlacement {
     pub position: Option<u64>,
     /// Last packet: frames beyond `position` are padding.
     pub last: bool,
+    /// Time of its first frame on the sender's time line, where the container has it. What is
+    /// missing between two packets shows in their times.
+    pub time: Option<Span>,
 }
 
 /// Format of packets.
@@ -110,8 +114,11 @@ pub enum StreamFormatError {
     Mp4,
     /// Matroska or `WebM`.
     Matroska,
-    /// An MPEG transport stream.
-    TransportStream,
+    /// An MPEG transport stream without sound that can be decoded; the codec of the first sound in
+    /// it.
+    TransportStream(Option<UnsupportedTsCodec>),
+    /// An MPEG transport stream whose sound is scrambled.
+    Scrambled,
     /// MP3 of free format, whose frames do not contain their length.
     FreeFormat,
     /// Ogg without a supported codec, or joined after its headers.
@@ -129,7 +136,14 @@ impl fmt::Display for StreamFormatError {
             Self::Playlist => "a playlist, not audio",
             Self::Mp4 => "MP4 cannot be streamed",
             Self::Matroska => "Matroska and WebM cannot be streamed",
-            Self::TransportStream => "MPEG transport streams (HLS) are not supported",
+            Self::TransportStream(Some(codec)) => {
+                return write!(
+                    f,
+                    "the transport stream has {codec}; AAC, MP1, MP2, MP3 and Opus are supported"
+                );
+            }
+            Self::TransportStream(None) => "the transport stream has no sound",
+            Self::Scrambled => "the sound of the transport stream is scrambled",
             Self::FreeFormat => "MP3 in free format is not supported",
             Self::NoOggHeaders => "Ogg without headers of Opus, Vorbis or FLAC",
             Self::Wave => "the WAVE data is compressed or damaged",

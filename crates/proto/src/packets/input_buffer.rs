@@ -9,6 +9,8 @@ pub(crate) struct InputBuffer {
     start: usize,
     /// Number of future bytes to discard.
     skip: u64,
+    /// Bytes that were pushed in all, and those of them that were to be skipped.
+    pushed: u64,
     ended: bool,
 }
 
@@ -25,6 +27,7 @@ impl InputBuffer {
         }
         let taken = rest.len().min(MAX_BUFFER.saturating_sub(self.bytes.len()));
         self.bytes.extend(rest.iter().take(taken));
+        self.pushed += (skipped + taken) as u64;
         skipped + taken
     }
 
@@ -37,6 +40,16 @@ impl InputBuffer {
         let here = usize::try_from(count).unwrap_or(usize::MAX).min(self.bytes().len());
         self.start += here;
         self.skip += count - here as u64;
+    }
+
+    /// Discards what is buffered.
+    pub(crate) fn clear(&mut self) {
+        self.skip(self.bytes().len() as u64);
+    }
+
+    /// Bytes before the buffered ones, since the beginning.
+    pub(crate) fn position(&self) -> u64 {
+        self.pushed - self.bytes().len() as u64
     }
 
     /// The buffered bytes.

@@ -5,8 +5,9 @@
 //! accepts the bytes in pieces of any size and returns packets for a decoder.
 //!
 //! ```text
-//!  bytes -> InputBuffer -> sniff -> mpeg | adts | flac | ogg | wave -> Begin, Packet, Title, Lost
-//!                            ^-------- out of sync ---------'
+//!  bytes -> InputBuffer -> sniff -> mpeg | adts | flac | ogg | wave | transport
+//!                            ^         |  `-> Begin, Packet, Title, Lost
+//!                            `---------' out of sync
 //! ```
 //!
 //! The format is detected from the bytes. `Content-Type` is not trusted, because servers send wrong
@@ -17,6 +18,7 @@
 //! (Ogg), RFC 7845 (Opus), the Vorbis I specification, id3.org (ID3v2.4), Xing's and LAME's tag.
 
 mod adts;
+mod audio_config;
 mod encoded;
 mod event;
 mod flac;
@@ -27,6 +29,7 @@ mod ogg;
 mod sniff;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod vorbis_comment;
 mod wave;
 
@@ -35,6 +38,10 @@ pub use encoded::{EncodedFormat, MAX_RAW_OPENING, RawOpening, classify_raw_openi
 pub use event::{PacketFormat, PacketPlacement, SplitterEvent, StreamFormatError, StreamStart};
 pub use limits::{MAX_BUFFER, MAX_GARBAGE, MAX_PACKET, MAX_TAG};
 
+use aulos_core::Span;
+
+use crate::id3::{self, Id3Tag};
+use crate::mpegts::TsTimeline;
 use event::ReaderStep;
 use input_buffer::InputBuffer;
 
@@ -51,6 +58,9 @@ pub struct PacketSplitter {
     stats: SplitterStats,
     /// Event to return before parsing continues.
     pending: Option<SplitterEvent>,
+    /// Time of the next packet, from a tag in front of it.
+    tag_time: Option<Span>,
+    tag_line: TsTimeline,
 }
 
 /// Format according to the server, where the bytes are ambiguous.
@@ -110,6 +120,7 @@ enum FormatReader {
     Flac(flac::Reader),
     Ogg(Box<ogg::Reader>),
     Wave(wave::Reader),
+    Transport(Box<transport::Reader>),
 }
 
 impl PacketSplitter {
@@ -123,6 +134,8 @@ impl PacketSplitter {
             hint,
             stats: SplitterStats::default(),
             pending: None,
+            tag_time: None,
+            tag_line: TsTimeline::default(),
         }
     }
 
@@ -170,8 +183,11 @@ impl PacketSplitter {
                 ReaderStep::Lost(skip) => self.resynchronize(skip),
                 ReaderStep::EndOfStream => self.state = State::Sniffing(SniffState::default()),
                 ReaderStep::Refused(why) => self.state = State::Refused(why),
-                ReaderStep::Found(event) => {
-                    self.stats.packets += u64::from(matches!(event, SplitterEvent::Packet(_)));
+                ReaderStep::Found(mut event) => {
+                    if let SplitterEvent::Packet(placement) = &mut event {
+                        self.stats.packets += 1;
+                        placement.time = placement.time.or_else(|| self.tag_time.take());
+                    }
                     return Ok(Some(event));
                 }
             }
@@ -195,7 +211,7 @@ impl PacketSplitter {
         let State::Sniffing(sniffing) = &mut self.state else { return true };
         let is_flac = matches!(sniffing.previous, Some(FormatReader::Flac(_)))
             || self.hint == FormatHint::Flac;
-        let look = sniff::Sniffer { ended: self.input.is_ended(), is_flac };
+        let look = sniff::Sniffer { ended: self.input.is_ended(), is_flac, is_elementary: false };
         let fresh = sniffing.previous.is_none() && sniffing.garbage == 0;
         let bytes = self.input.bytes();
         if fresh && let Some(why) = sniff::detect_unsupported_format(bytes) {
@@ -225,7 +241,10 @@ impl PacketSplitter {
                 self.input.skip(at);
                 return false;
             }
-            sniff::SniffResult::Tag(length) => self.input.skip(at + length),
+            sniff::SniffResult::Tag(length) => {
+                self.input.skip(at);
+                return self.take_tag(length);
+            }
             sniff::SniffResult::Start(kind) => {
                 let previous = sniffing.previous.take();
                 let was_reading = previous.is_some();
@@ -237,6 +256,26 @@ impl PacketSplitter {
                 }
             }
         }
+        true
+    }
+
+    /// Takes the tag at the front; `false` when more bytes of it are needed.
+    fn take_tag(&mut self, length: u64) -> bool {
+        let is_small = length <= id3::MAX_BYTES as u64;
+        let whole = usize::try_from(length).ok().filter(|_| is_small);
+        if let Some(whole) = whole {
+            match self.input.bytes().get(..whole) {
+                Some(tag) => {
+                    let tag = Id3Tag::parse(tag);
+                    let time = tag.time().map(|time| self.tag_line.extend(time));
+                    self.tag_time = time.or(self.tag_time);
+                    self.pending = tag.title().map(SplitterEvent::Title);
+                }
+                None if !self.input.is_ended() => return false,
+                None => {}
+            }
+        }
+        self.input.skip(length);
         true
     }
 
@@ -285,6 +324,7 @@ impl FormatReader {
             }
             (sniff::StreamKind::Ogg, _) => Self::Ogg(Box::default()),
             (sniff::StreamKind::Wave, _) => Self::Wave(wave::Reader::default()),
+            (sniff::StreamKind::Transport, _) => Self::Transport(Box::default()),
         }
     }
 
@@ -295,9 +335,10 @@ impl FormatReader {
             Self::Flac(reader) => reader.next(input, packet),
             Self::Ogg(reader) => reader.next(input, packet),
             Self::Wave(reader) => reader.next(input, packet),
+            Self::Transport(reader) => reader.next(input, packet),
         }
     }
 }
 
-/// Number of bytes that identify an unsupported format.
+/// Number of bytes that identify an unsupported format, or a transport stream.
 const MIN_SNIFF_BYTES: usize = 512;

@@ -165,6 +165,7 @@ impl Reader {
                 let place = PacketPlacement {
                     position: page.position.filter(|_| ends_page),
                     last: ends_page && page.ends_stream,
+                    time: None,
                 };
                 return self.packet_complete(place, packet);
             }

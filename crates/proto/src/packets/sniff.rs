@@ -2,6 +2,7 @@
 
 use super::{StreamFormatError, adts, mpeg};
 use crate::flac::{FrameHeader, ParsedFrameHeader};
+use crate::mpegts::{TS_PACKET, is_sync};
 
 /// Formats that are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,7 @@ pub(super) enum StreamKind {
     FlacFrames,
     Ogg,
     Wave,
+    Transport,
 }
 
 /// Result of a search.
@@ -33,6 +35,8 @@ pub(super) struct Sniffer {
     pub(super) ended: bool,
     /// Bare FLAC frames are accepted; they are easily confused with other data.
     pub(super) is_flac: bool,
+    /// Only frames of MPEG audio and ADTS are, because a container around them is known.
+    pub(super) is_elementary: bool,
 }
 
 enum ProbeResult {
@@ -56,6 +60,8 @@ impl Sniffer {
 
     fn probe(self, bytes: &[u8], fresh: bool) -> ProbeResult {
         match bytes.first() {
+            Some(first) if self.is_elementary && *first != 0xff => ProbeResult::No,
+            Some(b'G') if fresh => self.transport(bytes),
             Some(b'O') => self.magic(bytes, b"OggS\0", StreamKind::Ogg),
             Some(b'f') => self.magic(bytes, b"fLaC", StreamKind::Flac),
             Some(b'R') if fresh => match bytes.get(..4) {
@@ -66,6 +72,18 @@ impl Sniffer {
             Some(b'I') => self.tag(bytes),
             Some(0xff) => self.frame(bytes),
             _ => ProbeResult::No,
+        }
+    }
+
+    /// Three packets of a transport stream, one after the other.
+    fn transport(self, bytes: &[u8]) -> ProbeResult {
+        let syncs = [0, TS_PACKET, 2 * TS_PACKET].map(|at| bytes.get(at).copied());
+        if syncs.into_iter().flatten().any(|byte| !is_sync(byte)) {
+            ProbeResult::No
+        } else if syncs.contains(&None) {
+            self.undecided()
+        } else {
+            self.accept(StreamKind::Transport)
         }
     }
 
@@ -176,14 +194,12 @@ pub(super) fn detect_unsupported_format(bytes: &[u8]) -> Option<StreamFormatErro
     if bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]) {
         return Some(StreamFormatError::Matroska);
     }
-    // Packets of a transport stream have 188 bytes.
-    let is_transport = [0, 188, 376].iter().all(|at| bytes.get(*at) == Some(&0x47));
-    is_transport.then_some(StreamFormatError::TransportStream)
+    None
 }
 
 /// Whether the first byte may begin a supported format.
 pub(super) fn may_begin(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|first| matches!(first, b'O' | b'f' | b'R' | b'I' | 0xff))
+    bytes.first().is_some_and(|first| matches!(first, b'O' | b'f' | b'R' | b'I' | b'G' | 0xff))
 }
 
 /// Whether the bytes begin with an MPEG frame of free format.

@@ -21,10 +21,13 @@ fn adts(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-type Events = Vec<(SplitterEvent, Vec<u8>)>;
+pub(super) type Events = Vec<(SplitterEvent, Vec<u8>)>;
 
 /// All events of `bytes` in pieces of `grain`, with the bytes of the packets.
-fn events(bytes: &[u8], grain: usize) -> (Events, Option<StreamFormatError>, SplitterStats) {
+pub(super) fn events(
+    bytes: &[u8],
+    grain: usize,
+) -> (Events, Option<StreamFormatError>, SplitterStats) {
     let mut splitter = PacketSplitter::new(FormatHint::None);
     let mut found = Vec::new();
     let mut pieces = bytes.chunks(grain);
