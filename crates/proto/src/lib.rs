@@ -32,6 +32,7 @@ pub mod rtp;
 pub mod sap;
 pub mod sdp;
 pub mod snap;
+pub mod srt;
 pub mod titles;
 pub mod uri;
 pub mod wav;

@@ -11,6 +11,7 @@
 //!        Icecast --- live_source ------- the body of a stream
 //!        Icecast ------- push ---------- a rendition
 //!        (files) ----- playlist -------- the order in which a station plays them
+//!        SRT ------------ srt ---------- the payloads of a stream, in and out
 //!        HLS ------------ hls ---------- a station's output
 //! ```
 //!
@@ -35,6 +36,8 @@ pub mod radio;
 pub mod relay;
 pub mod rtp;
 pub mod snapcast;
+#[cfg(feature = "srt")]
+pub mod srt;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]
