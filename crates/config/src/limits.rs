@@ -206,6 +206,9 @@ pub const JITTER_MS: RangeInclusive<u32> = 0..=1_000;
 /// No server buffers for longer.
 pub const SOURCE_LATENCY_MS: RangeInclusive<u32> = 0..=60_000;
 
+/// From a network without loss to one over satellites.
+pub const SRT_LATENCY_MS: RangeInclusive<u32> = 20..=8_000;
+
 /// How much earlier than at the origin a station of NATS plays; later, if negative.
 pub const NATS_LATENCY_MS: RangeInclusive<f64> = -1_000.0..=60_000.0;
 

@@ -24,6 +24,7 @@ pub mod replace;
 mod retry_time;
 mod slab;
 mod source_path;
+pub mod srt;
 mod sys;
 pub mod udp;
 mod wheel;

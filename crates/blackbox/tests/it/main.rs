@@ -74,6 +74,7 @@ mod schedule;
 mod sipp;
 mod snapcast_source;
 mod snapweb;
+mod srt;
 mod state;
 mod station_rtp;
 mod sync_proof;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use aulos_core::SampleSpec;
 use aulos_proto::titles::TitleCharset;
+use aulos_session::srt::SrtPassphrase;
 
 use crate::names::Endpoint;
 use crate::security::secrets::RedactedDebug;
@@ -141,6 +142,8 @@ pub enum LocalPath<'a> {
 pub enum PasswordSlot<'a> {
     /// Clients log in here with it.
     Mount(&'a mut Option<SecretDigest>),
+    /// Both sides encrypt with it.
+    Passphrase(&'a mut Option<SrtPassphrase>),
     /// The source logs in on another server with it.
     Login {
         /// Whether the URI has a user.

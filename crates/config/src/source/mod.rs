@@ -20,6 +20,7 @@ mod process;
 pub(crate) mod query;
 pub(crate) mod rtp;
 mod snapcast;
+pub(crate) mod srt;
 mod tcp;
 
 use core::ops::{Deref, DerefMut};
@@ -38,6 +39,7 @@ pub use pipe::{PipeSource, StdinSource};
 pub use process::ProcessSource;
 pub use rtp::{ReceptionSettings, RtpSource, SdpSource};
 pub use snapcast::SnapcastSource;
+pub use srt::{SrtMode, SrtSource};
 pub use tcp::{TcpMode, TcpSource};
 
 use crate::keys::{KeyTable, Table, hint_for};
@@ -110,6 +112,8 @@ kinds! {
     Rtp(RtpSource);
     /// RTP packets according to an SDP file.
     Sdp(SdpSource);
+    /// A stream over SRT.
+    Srt(SrtSource);
 }
 
 /// A scheme of source URIs: parser, hints, reference page and `convert` use it.
@@ -196,6 +200,9 @@ schemes! {
     rtp(rtp::parse, rtp::RtpParams, IfListed) = "rtp://239.69.1.2:5004?payload=l24";
     /// RTP packets as a file with a session description (SDP) defines them.
     sdp(rtp::sdp, rtp::SdpParams, IfListed) = "sdp:///etc/aulos/studio.sdp";
+    /// An encoded stream over SRT, in a transport stream (MPEG-TS) or by itself. A passphrase is a
+    /// key of the source's table, or a parameter.
+    srt(srt::parse, srt::SrtParams, IfListed) = "srt://0.0.0.0:9000?mode=listener&latency=300";
     /// The programmes of other stations, in order of priority.
     meta(meta::parse, NoParams, Allowed) = "meta:///kitchen/radio";
     /// Spotify through the program librespot.
@@ -282,10 +289,9 @@ fn report_unknown<T>(query: &Query<'_>) -> Option<T> {
 }
 
 /// Planned schemes, and today's alternative.
-const PLANNED_SCHEMES: [(&str, &str); 6] = [
+const PLANNED_SCHEMES: [(&str, &str); 5] = [
     ("pipewire", "pulse://SOURCE, which PipeWire serves as well"),
     ("jack", "let jack write to a FIFO, and read it with pipe://"),
-    ("srt", "process:///usr/bin/ffmpeg?params=-i srt://HOST:PORT -f s16le -ar 48000 -ac 2 -"),
     ("rtmp", "process:///usr/bin/ffmpeg?params=-i rtmp://HOST/APP -f s16le -ar 48000 -ac 2 -"),
     ("rtsp", "process:///usr/bin/ffmpeg?params=-i rtsp://HOST/PATH -f s16le -ar 48000 -ac 2 -"),
     ("udp", "send raw samples to tcp://0.0.0.0:4953"),

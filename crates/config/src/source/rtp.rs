@@ -140,6 +140,13 @@ fn playout_delay(text: &str) -> Option<PlayoutDelay> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Senders(Vec<IpAddr>);
 
+impl Senders {
+    /// The addresses; none means all.
+    pub(crate) fn addresses(self) -> Vec<IpAddr> {
+        self.0
+    }
+}
+
 impl ConfigRead for Senders {
     const KIND: &'static ValueKind = &ValueKind::Text;
 

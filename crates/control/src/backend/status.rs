@@ -7,6 +7,7 @@ use aulos_engine::status::{InputState, MAX_SOURCES, StationOutput, StationStatus
 use aulos_engine::switch::{InputChange, InputHealth, Preference};
 use aulos_files::playlist::PlaylistStatus;
 use aulos_io::feed::{DjEndReason, RadioStreamInfo};
+use aulos_io::srt::SrtFeederState;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::nats::LeaseState;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
@@ -49,6 +50,8 @@ pub struct StationReport {
     pub playlists: Vec<Option<PlaylistStatus>>,
     /// RTP state, for those of `StationSettings::sources` that arrive over RTP.
     pub rtp_inputs: Vec<Option<RtpInputStatus>>,
+    /// SRT state, for those of `StationSettings::sources` that arrive over SRT.
+    pub srt_inputs: Vec<Option<SrtFeederState>>,
     /// Whether chunks are passed, for those of `StationSettings::sources` that are to pass them.
     pub passes: Vec<Option<PassStatus>>,
     /// Which part this server has in the publication of the station; `None` if it is not published.
@@ -75,6 +78,7 @@ impl Default for StationReport {
             live_inputs: Vec::new(),
             playlists: Vec::new(),
             rtp_inputs: Vec::new(),
+            srt_inputs: Vec::new(),
             passes: Vec::new(),
             publication: None,
             rtp_outputs: Vec::new(),
@@ -82,6 +86,16 @@ impl Default for StationReport {
             recorders: Vec::new(),
         }
     }
+}
+
+/// The state without its counters.
+fn srt_at_rest(state: Option<SrtFeederState>) -> Option<SrtFeederState> {
+    state.map(|state| {
+        let mut rest = SrtFeederState { info: state.info, ..SrtFeederState::default() };
+        (rest.link.problem, rest.link.refusal) = (state.link.problem, state.link.refusal);
+        rest.link.srt.peer = state.link.srt.peer;
+        rest
+    })
 }
 
 /// Whether the chunks of a source go to clients as they are.
@@ -181,6 +195,7 @@ impl StationReport {
             })
         };
         let rtp_inputs = self.rtp_inputs.into_iter().map(rest).collect();
+        let srt_inputs = self.srt_inputs.into_iter().map(srt_at_rest).collect();
         let rtp_outputs = self.rtp_outputs.into_iter().map(|one| RtpDestinationStatus {
             state: one.state.map(|_| RtpOutputStatus::default()),
             ..one
@@ -194,6 +209,7 @@ impl StationReport {
             live_inputs,
             playlists,
             rtp_inputs,
+            srt_inputs,
             rtp_outputs,
             pushes,
             recorders,

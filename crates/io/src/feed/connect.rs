@@ -44,13 +44,7 @@ impl ConnectAttempt {
         if let Ok(address) = server.parse() {
             return Ok(Self::Connecting(ConnectRace::new(vec![address])));
         }
-        let (done, answer) = bounded(1);
-        let server = server.to_owned();
-        std::thread::Builder::new().name("aulos-resolve".into()).spawn(move || {
-            // The feeder may be gone meanwhile.
-            drop(done.try_send(resolve(&server)));
-        })?;
-        Ok(Self::Resolving(answer))
+        Ok(Self::Resolving(begin_resolve(server)?))
     }
 
     /// Continues it.
@@ -92,6 +86,17 @@ pub fn connect_to_any(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
         // A signal ends the wait early.
         let _ready = poll(&mut fds, Some(&WAIT));
     }
+}
+
+/// Looks up the addresses of a server on a thread of its own.
+pub(crate) fn begin_resolve(server: &str) -> io::Result<Receiver<io::Result<Vec<SocketAddr>>>> {
+    let (done, answer) = bounded(1);
+    let server = server.to_owned();
+    std::thread::Builder::new().name("aulos-resolve".into()).spawn(move || {
+        // The feeder may be gone meanwhile.
+        drop(done.try_send(resolve(&server)));
+    })?;
+    Ok(answer)
 }
 
 /// Looks up the addresses of `host:port`. The resolver knows the names of zones, but no brackets.

@@ -30,6 +30,7 @@ use aulos_proto::packets::EncodedFormat;
 
 pub use aulos_rt::isolate_child;
 pub use bytes::{ByteFeed, FEED_BLOCKS};
+pub(crate) use connect::begin_resolve;
 pub use connect::connect_to_any;
 pub use device_failure::DeviceFailure;
 pub use dj::{
@@ -137,7 +138,7 @@ impl FeedState {
 
 /// The system's text of an error, as `std::io::ErrorKind` words it elsewhere: without its number,
 /// and in lower case, because it stands behind a colon.
-fn system_error_text(number: i32) -> String {
+pub(crate) fn system_error_text(number: i32) -> String {
     let text = std::io::Error::from_raw_os_error(number).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

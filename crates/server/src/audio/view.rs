@@ -34,6 +34,7 @@ pub(super) fn report(
     let live_inputs = per_source(running, |monitor| Some(monitor.live_input()?.status()));
     let playlists = per_source(running, |monitor| monitor.playlist());
     let rtp_inputs = per_source(running, |monitor| monitor.rtp());
+    let srt_inputs = per_source(running, |monitor| monitor.srt());
     let mount = running.mount.as_mut().map(MountMonitor::status);
     let passes = running.sources.iter_mut().enumerate().map(|(index, monitor)| {
         let is_active = machine.active == Some(index);
@@ -54,6 +55,7 @@ pub(super) fn report(
         live_inputs,
         playlists,
         rtp_inputs,
+        srt_inputs,
         passes,
         publication: running.publication.as_ref().map(PublicationState::get),
         rtp_outputs: running.rtp.iter_mut().map(StationRtpOutput::status).collect(),

@@ -2,6 +2,7 @@
 
 use aulos_control::backend::{FailureCounts, InputState, Loudness, RadioState};
 use aulos_core::{Lufs, Span};
+use aulos_io::srt::SrtFeederState;
 use aulos_session::rtp::RtpInputStatus;
 
 use super::table::{Metric, Series, SourceView, Values};
@@ -11,6 +12,9 @@ const STATES: &[&str] =
 const REASONS: &[&str] = &["late", "silent", "dc", "dead_channel", "error", "flap"];
 const RESULTS: &[&str] =
     &["received", "lost", "recovered", "late", "duplicate", "undecodable", "dropped"];
+
+const SRT_RESULTS: &[&str] =
+    &["received", "lost", "retransmitted", "dropped", "duplicate", "unreadable", "no_room"];
 
 /// The windows of EBU R 128.
 pub(super) const WINDOWS: &[&str] = &["momentary", "short_term", "integrated"];
@@ -37,6 +41,10 @@ fn radio<'a>(view: &SourceView<'a>) -> Option<&'a RadioState> {
 
 fn rtp(view: &SourceView<'_>) -> Option<RtpInputStatus> {
     *view.station.status.rtp_inputs.get(view.index)?
+}
+
+fn srt(view: &SourceView<'_>) -> Option<SrtFeederState> {
+    *view.station.status.srt_inputs.get(view.index)?
 }
 
 const fn gauge(
@@ -138,5 +146,43 @@ pub(super) const SOURCES: &[Metric] = &[
         "aulos_rtp_input_jitter_seconds",
         "Interarrival jitter of an RTP source (RFC 3550) in seconds.",
         |view, series| series.set(rtp(view).map(|status| status.jitter.as_secs_f64())),
+    ),
+    gauge(
+        "aulos_srt_input_connected",
+        "1 while a source over SRT is connected.",
+        |view, series| {
+            series.set(srt(view).map(|status| status.link.srt.peer.is_some()));
+        },
+    ),
+    counter("aulos_srt_input_packets_total", "Packets of a source over SRT.", |view, series| {
+        if let Some(status) = srt(view) {
+            let of = status.link.srt;
+            let values = [
+                of.packets,
+                of.lost,
+                of.retransmitted,
+                of.dropped,
+                of.duplicates,
+                of.unreadable,
+                status.overflown,
+            ];
+            for (result, value) in SRT_RESULTS.iter().zip(values) {
+                series.with(&[result], value);
+            }
+        }
+    })
+    .labels(&[("result", SRT_RESULTS)]),
+    gauge(
+        "aulos_srt_input_round_trip_seconds",
+        "Round-trip time of a source over SRT in seconds.",
+        |view, series| {
+            let connected = srt(view).filter(|status| status.link.srt.peer.is_some());
+            series.set(connected.map(|status| status.link.srt.round_trip.as_secs_f64()));
+        },
+    ),
+    counter(
+        "aulos_srt_input_refused_total",
+        "Callers that a source over SRT has refused.",
+        |view, series| series.set(srt(view).map(|status| status.link.srt.refused)),
     ),
 ];

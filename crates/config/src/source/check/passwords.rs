@@ -1,5 +1,7 @@
 //! Passwords of sources: of mounts, and of logins on other servers.
 
+use aulos_session::srt::SrtPassphrase;
+
 use crate::env::Environment;
 use crate::limits::{MIN_MOUNT_PASSWORD, MIN_PASSWORD};
 use crate::model::{Config, SourceEntry};
@@ -33,6 +35,13 @@ fn fill(slot: PasswordSlot<'_>, entry: &SourceEntry, env: &Environment, problems
     match slot {
         PasswordSlot::Mount(digest) => {
             *digest = secret.and_then(|secret| mount_digest(secret, env, problems));
+        }
+        PasswordSlot::Passphrase(slot) => {
+            let text = secret.and_then(|secret| secret.text(1, env, problems));
+            match text.map(SrtPassphrase::new).transpose() {
+                Ok(passphrase) => *slot = passphrase.or_else(|| slot.take()),
+                Err(error) => problems.add(entry.uri.at, error.to_string()),
+            }
         }
         PasswordSlot::Login { has_user, password, hint } => {
             if has_user != secret.is_some() {

@@ -4,6 +4,7 @@ pub(crate) mod djs;
 pub(crate) mod playlist;
 pub(crate) mod radio;
 pub(crate) mod rtp;
+pub(crate) mod srt;
 
 use std::borrow::Cow;
 

@@ -12,6 +12,7 @@ mod radio;
 pub(super) mod snapcast;
 pub(super) mod snapcast_monitor;
 pub(super) mod source_monitor;
+pub(super) mod srt;
 pub(super) mod station_link;
 
 use std::io;
@@ -185,6 +186,7 @@ fn open_config(
         SourceConfig::Icecast(mount) => {
             djs::open(mount, about.frames.take(), standby.take(), inner)
         }
+        SourceConfig::Srt(config) => srt::open(config, about.frames.take(), standby.take(), inner),
         SourceConfig::Station(played) => links::open(played, inner),
         raw => feed::open(raw, raw.spec().unwrap_or(about.spec), standby.take(), inner),
     }

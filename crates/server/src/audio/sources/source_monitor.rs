@@ -7,6 +7,7 @@ use aulos_core::Instant;
 use aulos_engine::ready_chunk::PassThroughState;
 use aulos_engine::source::Source;
 use aulos_files::playlist::PlaylistStatus;
+use aulos_io::srt::SrtFeederState;
 use aulos_session::rtp::RtpInputStatus;
 
 use super::live_input::LiveInput;
@@ -48,6 +49,11 @@ pub(crate) trait SourceMonitor: fmt::Debug + Send {
 
     /// The status of an RTP source.
     fn rtp(&mut self) -> Option<RtpInputStatus> {
+        None
+    }
+
+    /// The status of a source over SRT.
+    fn srt(&mut self) -> Option<SrtFeederState> {
         None
     }
 
