@@ -174,18 +174,32 @@ pub(super) fn find(files: &[CoveredFile], from: UnixTime, to: UnixTime) -> Vec<F
 /// The parts of an export: what was found, and silence where nothing was.
 pub(super) fn export_parts(files: &[CoveredFile], from: UnixTime, to: UnixTime) -> Vec<ExportPart> {
     let mut parts = Vec::new();
-    let (mut cursor, mut last_rate) = (from.as_nanos(), None);
+    // Silence ends at a frame of the output and not after a length: lengths that are rounded one by
+    // one would add up.
+    let slot = |rate: SampleRate, at: i64| {
+        rate.frames(Span::from_nanos(at.saturating_sub(from.as_nanos()))).0
+    };
+    let (mut cursor, mut written, mut last_rate) = (from.as_nanos(), 0, None);
+    let silence = |parts: &mut Vec<ExportPart>, until: u64, written: &mut u64| {
+        if until > *written {
+            parts.push(ExportPart::Silence(Frames(until - *written)));
+            *written = until;
+        }
+    };
     for found in find(files, from, to) {
         let rate = found.rate;
-        silence(&mut parts, rate, cursor, found.from.as_nanos());
+        if found.from.as_nanos() > cursor.saturating_add(ROUNDING_NANOS) {
+            silence(&mut parts, slot(rate, found.from.as_nanos()), &mut written);
+        }
         cursor = cursor.max(after(found.from.as_nanos(), rate, found.frames.0));
         // A file that continues this one may begin up to a second later by a corrected clock.
         let joined = joined_end(files, &found);
         (cursor, last_rate) = (cursor.max(joined), Some(rate));
+        written += found.frames.0;
         parts.push(ExportPart::Sound(found));
     }
-    if let Some(rate) = last_rate {
-        silence(&mut parts, rate, cursor, to.as_nanos());
+    if let Some(rate) = last_rate.filter(|_| to.as_nanos() > cursor) {
+        silence(&mut parts, slot(rate, to.as_nanos()), &mut written);
     }
     parts
 }
@@ -197,13 +211,6 @@ fn joined_end(files: &[CoveredFile], found: &FoundRange) -> i64 {
     let spans = file.into_iter().flat_map(|file| &file.spans);
     let span = spans.into_iter().find(|span| span.position + span.frames == end);
     span.map_or(i64::MIN, |span| span.end)
-}
-
-fn silence(parts: &mut Vec<ExportPart>, rate: SampleRate, from: i64, to: i64) {
-    let frames = rate.frames(Span::from_nanos(to.saturating_sub(from)));
-    if frames > Frames::ZERO {
-        parts.push(ExportPart::Silence(frames));
-    }
 }
 
 /// What is missing between `from` and `to`, sorted by time.
@@ -347,6 +354,9 @@ fn frame_at(span: &CoveredSpan, rate: SampleRate, at: i64) -> u64 {
     let frame = (nanos * u128::from(rate.hz())).div_ceil(1_000_000_000);
     u64::try_from(frame).unwrap_or(u64::MAX).min(span.frames)
 }
+
+/// Spans that continue each other may differ by the rounding of their times.
+const ROUNDING_NANOS: i64 = 1_000;
 
 /// Less is the rounding of times and the drift of the card against the clock.
 const MIN_GAP_NANOS: i64 = 20_000_000;

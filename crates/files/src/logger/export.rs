@@ -30,8 +30,8 @@ pub trait ExportOutput {
     /// Errors of the destination, which end the export.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Overwrites bytes of the header. A stream ignores it: its header then says that the length
-    /// is unknown.
+    /// Overwrites bytes of the header. A stream ignores it: the header that was appended has the
+    /// length already.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -61,8 +61,8 @@ pub struct ExportSummary {
 }
 
 /// Exports `from..to`. Times without a file are silence of the same length, so that each frame of
-/// the output is at its time. A format of the same bits per sample as the files is exact. Blocks,
-/// and decodes each file from its start.
+/// the output is at its time. A format of the same bits per sample as the files is exact. Blocks.
+/// A file of another format than FLAC is decoded from its start.
 ///
 /// # Errors
 /// [`ExportError`].
@@ -84,10 +84,16 @@ pub fn export_log(
     let shape = (first.info().rate, first.info().layout);
     let since = Duration::from_nanos(u64::try_from(from.as_nanos()).unwrap_or(0));
     let metadata = FileMetadata::new(shape.0, shape.1, catalog.station(), UNIX_EPOCH + since);
-    let mut header = Vec::new();
-    let encoder = make_file_encoder(format, &metadata, &mut header)
+    let (mut header, mut patches) = (Vec::new(), Vec::new());
+    let mut encoder = make_file_encoder(format, &metadata, &mut header)
         .map_err(|why| ExportError::Format(why.to_string()))?;
-    let (patches, summary) = (Vec::new(), ExportSummary::default());
+    encoder.announce_length(length_of(&parts), &mut patches);
+    for patch in patches.drain(..) {
+        let start = usize::try_from(patch.at()).unwrap_or(usize::MAX);
+        let field = header.get_mut(start..start.saturating_add(patch.bytes().len()));
+        field.into_iter().for_each(|field| field.copy_from_slice(patch.bytes()));
+    }
+    let summary = ExportSummary::default();
     let mut export = Export { encoder, shape, bytes: header, patches, output, summary };
     export.pass_on()?;
     for part in &parts {
@@ -100,6 +106,14 @@ pub fn export_log(
         }
     }
     export.finish()
+}
+
+fn length_of(parts: &[ExportPart]) -> Frames {
+    let frames = parts.iter().map(|part| match part {
+        ExportPart::Sound(found) => found.frames.0,
+        ExportPart::Silence(frames) => frames.0,
+    });
+    Frames(frames.sum())
 }
 
 /// Bits per sample with which an export of `from..to` is exact: 16, 24 or 32. Of files with a loss
@@ -154,6 +168,13 @@ impl<O: ExportOutput> Export<'_, O> {
         let channels = layout.channels();
         let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
         let (mut skip, mut left) = (found.position.as_usize(), found.frames.as_usize());
+        if decoder.seeks_exactly() && skip > 0 {
+            match decoder.seek(found.position) {
+                Ok(()) => skip = 0,
+                // A damaged file is decoded from its start.
+                Err(_) => decoder = open(catalog, found)?,
+            }
+        }
         while left > 0 {
             match decoder.next(&mut block) {
                 Ok(FileDecodeStatus::Block) => {}

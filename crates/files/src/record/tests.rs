@@ -5,6 +5,7 @@ mod disk;
 mod folder;
 mod killed;
 mod logged;
+mod logged_day;
 mod markers;
 mod test_recorder;
 

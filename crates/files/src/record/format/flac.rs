@@ -129,6 +129,12 @@ impl FileEncoder for FlacFileEncoder {
         self.patch_stream_info(patches);
     }
 
+    fn announce_length(&mut self, frames: Frames, patches: &mut Vec<Patch>) {
+        // The sizes of the blocks are unknown, which zeros mean.
+        self.header.info.set_totals(frames.0, 0, 0);
+        patches.push(self.header.stream_info_patch());
+    }
+
     fn finish(
         mut self: Box<Self>,
         out: &mut Vec<u8>,

@@ -171,6 +171,10 @@ pub trait FileEncoder: fmt::Debug + Send {
     /// Does not allocate once both have capacity.
     fn flush(&mut self, out: &mut Vec<u8>, patches: &mut Vec<Patch>);
 
+    /// States the length of the file before there is sound, for a stream whose header cannot be
+    /// changed later. Formats whose header has no length ignore it.
+    fn announce_length(&mut self, _frames: Frames, _patches: &mut Vec<Patch>) {}
+
     /// Sets the loudness of the file, for formats that store it; called before the file ends.
     fn set_loudness(&mut self, _: &SegmentLoudness) {}
 

@@ -109,6 +109,11 @@ impl FileEncoder for WaveFileEncoder {
         patches.extend(self.size_fields.patches(data, 0).into_iter().flatten());
     }
 
+    fn announce_length(&mut self, frames: Frames, patches: &mut Vec<Patch>) {
+        let data = frames.0.saturating_mul(self.size_fields.frame_bytes());
+        patches.extend(self.size_fields.patches(data, data % 2).into_iter().flatten());
+    }
+
     fn set_loudness(&mut self, measured: &SegmentLoudness) {
         let SegmentLoudness { integrated, range, true_peak, max_momentary, max_short_term } =
             *measured;

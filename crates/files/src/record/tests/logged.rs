@@ -74,6 +74,26 @@ fn sidecars(folder: &ScratchDir) -> Vec<(i64, u64, u64, PathBuf)> {
     all
 }
 
+/// What was played in a range: each run begins with frame 0 at its time.
+fn played(runs: &[(i64, u64)], (from, to): (i64, i64)) -> Vec<f32> {
+    let floor = |nanos: i64| usize::try_from(nanos * 48 / 1_000_000).unwrap();
+    let ceil = |nanos: i64| (nanos.unsigned_abs() * 48).div_ceil(1_000_000);
+    let (mut sound, mut is_to_the_end) = (Vec::new(), false);
+    for &(start, frames) in runs.iter().filter(|run| run.0 < to) {
+        let first = if from > start { ceil(from - start) } else { 0 };
+        let end = ceil(to - start).min(frames);
+        if first < end {
+            let place = if start > from { floor(start - from) } else { 0 };
+            sound.resize(place.max(sound.len()), 0.0);
+            sound.extend((first..end).map(number));
+            is_to_the_end = end < frames;
+        }
+    }
+    let place = if is_to_the_end { 0 } else { floor(to - from) };
+    sound.resize(place.max(sound.len()), 0.0);
+    sound
+}
+
 fn samples_of(path: &Path) -> Vec<f32> {
     let mut decoder = FileDecoder::open(path, FileDecodeOptions::default()).unwrap();
     let mut block = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::MONO, BLOCK_SAMPLES);
@@ -100,12 +120,6 @@ fn a_thousand_random_ranges_over_kills_are_exported_to_the_frame() {
         })
         .collect();
     assert_eq!(runs.len(), 5);
-    let expected = |at: i64| -> f32 {
-        let run = runs.iter().rfind(|run| run.0 <= at);
-        let frame = run.map(|run| ((at - run.0).unsigned_abs() * 48).div_ceil(1_000_000));
-        let played = frame.zip(run).filter(|(frame, run)| *frame < run.1);
-        played.map_or(0.0, |(frame, _)| number(frame))
-    };
     let (from, to) = (files[0].0, files.last().unwrap().0 + 1_500_000_000);
     let mut rng = Rng::new(0x10_66e2);
     let mut random = |below: i64| i64::try_from(rng.next_u64() >> 2).unwrap() % below;
@@ -126,20 +140,11 @@ fn a_thousand_random_ranges_over_kills_are_exported_to_the_frame() {
         assert_eq!(samples.len() as u64, summary.frames.0);
         let wanted = (end - start) as f64 * 48e3 / 1e9;
         assert!((samples.len() as f64 - wanted).abs() <= 3.0, "{} of {wanted}", samples.len());
-        // Each frame is that of its time. Silence has whole frames, so sound behind it may be up to
-        // two frames early.
-        let is_whole = summary.silent.0 == 0;
-        let find = |sample: f32, near: f32| (sample - near).abs() <= f32::from(!is_whole) / 5e5;
-        for (offset, sample) in samples.iter().enumerate() {
-            let at = start + (offset as f64 * 1e9 / 48e3) as i64;
-            let near = expected(at);
-            let is_edge =
-                !is_whole && (expected(at - 45_000) == 0.0 || expected(at + 45_000) == 0.0);
-            assert!(
-                find(*sample, near) || is_edge,
-                "{compared}: frame {offset}: {sample}, not {near}"
-            );
-        }
+        // Each frame is at the place of its time.
+        let wanted = played(&runs, (start, end));
+        assert_eq!(samples.len(), wanted.len(), "{compared}");
+        let wrong = samples.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+        assert_eq!(wrong, None, "{compared}: {range:?}");
         compared += 1;
     }
     // Most of the time nothing was recorded.
