@@ -17,6 +17,7 @@ mod events;
 mod history;
 pub mod hooks;
 mod listeners;
+pub mod logs;
 pub mod markup;
 mod methods;
 mod outside;

@@ -51,7 +51,7 @@ pub(crate) async fn serve(
         tokio::spawn(async move {
             let AcceptedConnection { socket, address, policy, slot } = accepted;
             // If permitted, notifications start before the first request.
-            let (peer, inbox) = control.join(tls::initial_role(&control.access, None));
+            let (peer, inbox) = control.join(tls::initial_login(&control.access, None).role);
             let served = async {
                 if let Some(stream) = open_stream(socket, address, &policy, &control).await {
                     serve_controller(stream, &control, peer, inbox, &slot).await;
@@ -98,11 +98,11 @@ async fn serve_controller(
     inbox: Inbox,
     slot: &ConnectionPermit,
 ) {
-    let role = tls::initial_role(&control.access, stream.certificate());
-    if role >= Role::Listen {
+    let login = tls::initial_login(&control.access, stream.certificate());
+    if login.role >= Role::Listen {
         control.subscribe(peer);
     }
-    let mut caller = Caller::new(stream.peer_ip(), role);
+    let mut caller = Caller::with_login(stream.peer_ip(), login);
     caller.peer = Some(peer);
     caller.has_logged_in = stream.certificate().is_some();
     if let Err(error) = run_session(stream, control, caller, inbox, slot).await {

@@ -1,14 +1,14 @@
 //! `aulos logger`: finds, exports, checks and holds recordings by time, without a server.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use aulos_engine::recorder::UnixTime;
 use aulos_files::logger::{
-    ExportError, ExportSummary, Hold, LoggerCatalog, LoggerError, add_hold, exact_bits, export_log,
-    list_holds, local_text, note_export, parse_local_time, release_hold, verify_log,
+    ExportError, ExportSummary, Hold, LogReport, LoggerCatalog, LoggerError, add_hold, exact_bits,
+    export_log, list_holds, local_text, note_export, parse_local_time, release_hold, verify_log,
 };
 use aulos_files::record::format::{FILE_FORMAT_NAMES, FileFormat, FileFormatInfo, FormatSettings};
 use aulos_server::exit::{Exit, Failure};
@@ -139,30 +139,16 @@ pub(super) fn run(args: &LoggerArgs) -> Result<Exit, Failure> {
 }
 
 fn find(args: &FindArgs) -> Result<Exit, Failure> {
-    let (from, to) = args.log.range(&args.from, &args.to)?;
-    let catalog = args.log.open()?;
-    let (found, gaps) = (catalog.find(from, to), catalog.gaps(from, to));
-    let exit = if found.is_empty() { Exit::Negative } else { Exit::Ok };
-    if args.json {
-        let files = found.iter().map(|it| {
-            let rate = it.rate.hz();
-            json!({
-                "file": it.file, "position": it.position.0, "frames": it.frames.0, "rate": rate,
-                "from_ns": it.from.as_nanos(),
-            })
-        });
-        let gaps = gaps.iter().map(|gap| {
-            json!({
-                "from_ns": gap.from.as_nanos(), "to_ns": gap.to.as_nanos(),
-                "cause": gap.cause.to_string(), "silence": gap.is_silence,
-            })
-        });
-        let files: Vec<_> = files.collect();
-        let object = json!({ "files": files, "gaps": gaps.collect::<Vec<_>>() });
-        print(format!("{object}\n").as_bytes())?;
-        return Ok(exit);
-    }
-    print(args.log.report(&catalog, (from, to))?.as_bytes())?;
+    let range = args.log.range(&args.from, &args.to)?;
+    let report = LogReport::new(&args.log.open()?, range);
+    let exit = if report.files.is_empty() { Exit::Negative } else { Exit::Ok };
+    let zone = args.log.zone.as_deref();
+    let text = if args.json {
+        report.json(zone).map(|object| format!("{object}\n"))
+    } else {
+        report.text(zone)
+    };
+    print(text.map_err(usage)?.as_bytes())?;
     Ok(exit)
 }
 
@@ -170,7 +156,7 @@ fn export(args: &ExportArgs) -> Result<Exit, Failure> {
     let range = args.log.range(&args.from, &args.to)?;
     let catalog = args.log.open()?;
     let format = args.format(&catalog, range)?;
-    let report = args.log.report(&catalog, range)?;
+    let report = LogReport::new(&catalog, range).text(args.log.zone.as_deref()).map_err(usage)?;
     let cannot_create = |error: io::Error| {
         let message = format!("cannot create {}: {error}", args.output.display());
         Failure::new(Exit::CannotCreate, message)
@@ -249,6 +235,11 @@ fn hold(args: &HoldArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn usage(error: impl fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, error.to_string())
+}
+
 impl LogArgs {
     fn open(&self) -> Result<LoggerCatalog, Failure> {
         LoggerCatalog::open(&self.dir, self.station.as_deref())
@@ -277,35 +268,7 @@ impl LogArgs {
     }
 
     fn text(&self, at: UnixTime) -> Result<String, Failure> {
-        local_text(at, self.zone.as_deref())
-            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))
-    }
-
-    /// The files of a range with their hashes, and its gaps.
-    fn report(
-        &self,
-        catalog: &LoggerCatalog,
-        (from, to): (UnixTime, UnixTime),
-    ) -> Result<String, Failure> {
-        let (start, end) = (self.text(from)?, self.text(to)?);
-        let mut text = format!("station {}\nrange {start} to {end}\n", catalog.station());
-        for found in catalog.find(from, to) {
-            let sha256 = catalog.file(&found.file).map_or("", |file| &file.sha256);
-            let _ = writeln!(
-                text,
-                "file {} frames {} from {} at {} sha256 {sha256}",
-                found.file,
-                found.frames.0,
-                found.position.0,
-                self.text(found.from)?
-            );
-        }
-        for gap in catalog.gaps(from, to) {
-            let (from, to) = (self.text(gap.from)?, self.text(gap.to)?);
-            let silence = if gap.is_silence { ", silent in the file" } else { "" };
-            let _ = writeln!(text, "gap {from} to {to}: {}{silence}", gap.cause);
-        }
-        Ok(text)
+        local_text(at, self.zone.as_deref()).map_err(usage)
     }
 
     fn hold_line(&self, hold: &Hold) -> Result<String, Failure> {
@@ -323,14 +286,13 @@ impl ExportArgs {
         catalog: &LoggerCatalog,
         range: (UnixTime, UnixTime),
     ) -> Result<FileFormat, Failure> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
         let extension = self.output.extension().and_then(|it| it.to_str()).unwrap_or_default();
         let row = FileFormatInfo::of_name(extension).ok_or_else(|| {
-            usage(format!("the extension of the output must be one of {FILE_FORMAT_NAMES}"))
+            usage(format_args!("the extension of the output must be one of {FILE_FORMAT_NAMES}"))
         })?;
         let usual_bits = exact_bits(catalog, range).map_err(export_failure)?;
         let settings = FormatSettings { bits: self.bits, usual_bits, kbps: self.kbps, codecs: &[] };
-        row.with(settings).map_err(|hint| usage(format!("{}: write {hint}", row.name)))
+        row.with(settings).map_err(|hint| usage(format_args!("{}: write {hint}", row.name)))
     }
 }
 

@@ -13,19 +13,19 @@ use serde_json::Value;
 use crate::rpc::Rpc;
 use crate::{shared_turn, text, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-fn logger(arguments: &[&str]) -> Output {
+pub(crate) fn logger(arguments: &[&str]) -> Output {
     Command::new(binary()).arg("logger").args(arguments).output().unwrap()
 }
 
-fn verify(dir: &Path) -> Value {
+pub(crate) fn verify(dir: &Path) -> Value {
     let output = logger(&["verify", text(dir), "--json"]);
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
 /// Seconds in the file that is being written.
-fn seconds(rpc: &mut Rpc) -> f64 {
+pub(crate) fn seconds(rpc: &mut Rpc) -> f64 {
     let all = rpc.call("Aulos.GetRecordings", &serde_json::json!({}));
     all["recorders"][0]["file"]["seconds"].as_f64().unwrap_or(0.0)
 }

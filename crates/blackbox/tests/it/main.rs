@@ -39,6 +39,7 @@ mod idle_stations;
 mod integrations;
 mod log;
 mod logger;
+mod logger_http;
 mod loudness_filter;
 mod markers;
 mod mdns;

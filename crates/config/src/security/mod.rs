@@ -47,6 +47,8 @@ keys! {
         name: Option<ConfigValue<String>>, required "name = \"kitchen\"";
         /// Permissions; each role includes the ones before it.
         role: Option<UserRole>, required "role = \"listen\"";
+        /// May search, listen to, export and hold logs (`logger` of a station); no role includes it.
+        log: bool = false;
         /// Password, at least 8 bytes.
         password: Option<SecretConfig>;
         /// Token, at least 16 bytes; no other user has the same.
@@ -246,6 +248,7 @@ fn resolve_user(
     User {
         name: name.to_owned(),
         role: config.role.map_or(Role::None, |UserRole(role)| role),
+        has_log: config.log,
         password: secret(&config.password, MIN_PASSWORD),
         token: secret(&config.token, MIN_TOKEN),
     }

@@ -3,6 +3,7 @@
 mod secret;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use secret::SecretDigest;
 
@@ -75,6 +76,8 @@ pub struct User {
     pub name: String,
     /// Its role.
     pub role: Role,
+    /// Whether it has the permission for logs.
+    pub has_log: bool,
     /// Password, used with the name.
     pub password: Option<SecretDigest>,
     /// Token, used alone.
@@ -88,9 +91,49 @@ impl AccessPolicy {
         self.anonymous < Role::Listen
     }
 
-    /// The role of a user.
+    /// The permissions of a user.
     #[must_use]
-    pub fn role_of(&self, name: &str) -> Option<Role> {
-        self.users.iter().find(|user| user.name == name).map(|user| user.role)
+    pub fn login_of(&self, name: &str) -> Option<Login> {
+        self.users.iter().find(|user| user.name == name).map(User::login)
+    }
+
+    /// The permissions of a client without a login. Only where there are no users, who may do
+    /// everything may do so with logs too.
+    #[must_use]
+    pub fn anonymous_login(&self) -> Login {
+        let has_log = self.users.is_empty() && self.anonymous == Role::Admin;
+        Login { role: self.anonymous, has_log, user: None }
+    }
+}
+
+impl User {
+    /// Its permissions.
+    #[must_use]
+    pub fn login(&self) -> Login {
+        Login { role: self.role, has_log: self.has_log, user: Some(self.name.as_str().into()) }
+    }
+}
+
+/// Who a client is, and what it may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// Its role.
+    pub role: Role,
+    /// Whether it may search, listen to, export and hold logs. No role includes this permission:
+    /// what was sent weeks ago is for few of those who run a station today.
+    pub has_log: bool,
+    /// The user; `None` without a login.
+    pub user: Option<Arc<str>>,
+}
+
+impl Login {
+    /// The permissions of both, as the user of `self` where it has one.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            role: self.role.max(other.role),
+            has_log: self.has_log || other.has_log,
+            user: self.user.or(other.user),
+        }
     }
 }

@@ -167,6 +167,7 @@ pub const OWN_PATHS: &[&str] = &[
     "hls",
     "jsonrpc",
     "listen",
+    "log",
     "login",
     "meter",
     "metrics",

@@ -1,6 +1,7 @@
 //! Access control: users, their secrets, and the three roles.
 //!
-//! A role includes the ones before it: listening, controlling, administering. The required role of
+//! A role includes the ones before it: listening, controlling, administering. The permission for
+//! logs is beside them, and none includes it. The required role of
 //! a call is in the table of methods, that of a path in the HTTP server; this module only knows the
 //! users' roles. Secrets are kept as digests and compared in constant time. Failed logins are
 //! counted per address: an address with too many is rejected without a comparison for a while.
@@ -18,7 +19,7 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 
 pub(crate) use address_buckets::AddressBuckets;
-pub use aulos_config::users::{AccessPolicy, Role, SecretDigest, User};
+pub use aulos_config::users::{AccessPolicy, Login, Role, SecretDigest, User};
 
 /// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
@@ -94,21 +95,21 @@ pub enum LoginError {
 }
 
 /// Every user is compared, so that the time reveals nothing.
-fn check(rules: &AccessPolicy, credentials: &Credentials) -> Option<Role> {
+fn check(rules: &AccessPolicy, credentials: &Credentials) -> Option<Login> {
     let (name, given) = match credentials {
         Credentials::Password(name, password) => (Some(name), SecretDigest::new(password)),
         Credentials::Token(token) => (None, SecretDigest::new(token)),
         Credentials::Unreadable => return None,
     };
-    let mut role = None;
+    let mut found = None;
     for user in &rules.users {
         let kept = if name.is_some() { &user.password } else { &user.token };
         let fits = kept.as_ref().is_some_and(|kept| kept.matches(&given));
         if fits & name.is_none_or(|name| *name == user.name) {
-            role = Some(user.role);
+            found = Some(user);
         }
     }
-    role
+    found.map(User::login)
 }
 
 /// The rules in force, and the failed logins.
@@ -164,17 +165,30 @@ impl AccessControl {
         credentials: &Credentials,
         now: Instant,
     ) -> Result<Role, LoginError> {
+        self.identify(from, credentials, now).map(|login| login.role)
+    }
+
+    /// As [`login`](Self::login), with the user and all permissions.
+    ///
+    /// # Errors
+    /// [`LoginError`].
+    pub fn identify(
+        &self,
+        from: IpAddr,
+        credentials: &Credentials,
+        now: Instant,
+    ) -> Result<Login, LoginError> {
         let rules = self.rules();
         // Without users there is no wrong login: clients that send another server's credentials are
         // accepted as before.
         if rules.users.is_empty() {
-            return Ok(rules.anonymous);
+            return Ok(rules.anonymous_login());
         }
         if !lock(&self.failed_logins).has(from, now) {
             return Err(LoginError::RateLimited);
         }
         match check(&rules, credentials) {
-            Some(role) => Ok(role.max(rules.anonymous)),
+            Some(login) => Ok(login.or(rules.anonymous_login())),
             None => {
                 lock(&self.failed_logins).take(from, now);
                 Err(LoginError::WrongCredentials)

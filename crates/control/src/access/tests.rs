@@ -8,6 +8,7 @@ fn rules() -> AccessPolicy {
     let user = |name: &str, role, password: Option<&str>, token: Option<&str>| User {
         name: name.to_owned(),
         role,
+        has_log: role == Role::Listen,
         password: password.map(SecretDigest::new),
         token: token.map(SecretDigest::new),
     };
@@ -122,4 +123,23 @@ fn calls_before_a_login_are_limited_per_address_except_loopback() {
     assert!(access.may_call(other, at(0)));
     assert!(access.may_call(one, at(20)) && !access.may_call(one, at(20)));
     assert!((0..2_000).all(|_| access.may_call(IpAddr::from([127, 0, 0, 1]), at(0))));
+}
+
+#[test]
+fn the_permission_for_logs_is_beside_the_roles() {
+    let access = AccessControl::new(rules());
+    let login = |param| access.identify(HERE, &Credentials::parse("Plain", param), NOW).unwrap();
+    let kitchen = login("kitchen:pass one");
+    assert!(kitchen.has_log && kitchen.role == Role::Listen);
+    assert_eq!(kitchen.user.as_deref(), Some("kitchen"));
+    assert!(!login("anna:pass:two").has_log);
+    // Without users every client may do everything, unless the configuration limits it.
+    assert!(AccessPolicy::default().anonymous_login().has_log);
+    for anonymous in [Role::None, Role::Listen, Role::Control] {
+        assert!(!AccessPolicy { anonymous, ..AccessPolicy::default() }.anonymous_login().has_log);
+    }
+    assert!(!AccessPolicy { anonymous: Role::Admin, ..rules() }.anonymous_login().has_log);
+    // A login adds to what the connection has.
+    let both = login("anna:pass:two").or(kitchen);
+    assert!(both.has_log && both.role == Role::Admin && both.user.as_deref() == Some("anna"));
 }

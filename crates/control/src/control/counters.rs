@@ -110,6 +110,10 @@ counters! {
     clients_refused_new,
     /// Files of `doc_root` refused because too many reads were pending.
     pages_refused_busy,
+    /// Exports of logs over HTTP.
+    log_exports,
+    /// Exports of logs refused because others were running.
+    log_exports_refused,
     /// Files of `doc_root` that the disk did not deliver in time.
     pages_cut_slow,
 }

@@ -32,7 +32,7 @@ use aulos_io::reactor::ListenerSession;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use crate::access::{AccessControl, Credentials, LoginError, Role};
+use crate::access::{AccessControl, Credentials, Login, LoginError, Role};
 use crate::announcements::{Announcements, sessions};
 use crate::backend::{Hello, ProgrammeEvent, ReactorEvent, StationPosition};
 use crate::clients::Clients;
@@ -46,6 +46,7 @@ use crate::history::sampler::HistoryError;
 use crate::history::{self, History};
 use crate::hooks::Hooks;
 use crate::listeners::Listeners;
+use crate::logs;
 use crate::peers::long_calls::LongCalls;
 use crate::peers::updates::{UpdateContext, Updates};
 use crate::peers::{Inbox, PeerId};
@@ -100,6 +101,7 @@ impl Control {
             relays: RelaySupervisor::new(relays),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
+            log_reads: logs::log_reads(),
         };
         control.restore(saved);
         // The station of an entry that has begun plays it from its first frame on.
@@ -275,8 +277,16 @@ impl Control {
     /// # Errors
     /// [`LoginError`].
     pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, LoginError> {
-        let role = self.access.login(from, credentials, self.clock.local());
-        role.inspect_err(|denied| {
+        self.identify(from, credentials).map(|login| login.role)
+    }
+
+    /// As [`login`](Self::login), with the user and all permissions.
+    ///
+    /// # Errors
+    /// [`LoginError`].
+    pub fn identify(&self, from: IpAddr, credentials: &Credentials) -> Result<Login, LoginError> {
+        let login = self.access.identify(from, credentials, self.clock.local());
+        login.inspect_err(|denied| {
             self.counters.count_denied(*denied);
             log_refused_login(&self.events, from, *denied);
         })

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use aulos_config::ResolvedConfig;
 use aulos_io::mdns::DiscoveredServer;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use super::clock::Clock;
 use super::counters::Counters;
@@ -74,6 +74,8 @@ pub struct Control {
     pub counters: Counters,
     /// The newest events.
     pub events: Arc<EventLog>,
+    /// Limits the threads that read legal logs.
+    pub(crate) log_reads: Arc<Semaphore>,
 }
 
 /// What changes under the lock, by subject. No subject knows another one; what it needs of others

@@ -26,6 +26,8 @@ pub(crate) struct Method {
     pub(crate) aliases: &'static [&'static str],
     /// The least role of a caller.
     pub(crate) role: Role,
+    /// The caller needs the permission for logs too.
+    pub(crate) needs_log: bool,
     pub(crate) cost: CallCost,
     /// An imperative without a full stop.
     pub(crate) about: &'static str,
@@ -90,6 +92,7 @@ impl Method {
             name,
             aliases: &[],
             role,
+            needs_log: false,
             cost: CallCost::Plain,
             about,
             params: &[],
@@ -141,8 +144,22 @@ impl Method {
         Self { cost: CallCost::AllClients, ..self }
     }
 
+    pub(crate) const fn for_logs(self) -> Self {
+        Self { needs_log: true, ..self }
+    }
+
     pub(crate) const fn heavy(self) -> Self {
         Self { cost: CallCost::Heavy, ..self }
+    }
+
+    /// The name of the role or permission that it requires.
+    pub(crate) const fn requirement(&self) -> &'static str {
+        if self.needs_log { "log" } else { self.role.name() }
+    }
+
+    /// Whether a caller with this role and permission may call it.
+    pub(crate) fn is_for(&self, role: Role, has_log: bool) -> bool {
+        role >= self.role && (has_log || !self.needs_log)
     }
 
     /// Whether the method changes nothing. Without an id such a call has neither effect nor answer.
@@ -166,12 +183,11 @@ impl Method {
 
 /// Checks that a caller may call a method; the error codes are HTTP's, as in snapserver.
 pub(crate) fn authorize(caller: &Caller, method: &Method) -> Result<(), RpcError> {
-    let Method { name, role, .. } = method;
-    if caller.role >= *role {
+    if method.is_for(caller.role, caller.has_log) {
         return Ok(());
     }
     let (code, message) = if caller.role == Role::None { UNAUTHORIZED } else { FORBIDDEN };
-    let data = format!("{name} is for the role `{role}`");
+    let data = format!("{} is for the role `{}`", method.name, method.requirement());
     Err(RpcError { data: Some(data.into()), ..RpcError::new(code, message) })
 }
 
@@ -185,6 +201,9 @@ mod tests {
         for method in methods::all() {
             for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
                 let caller = Caller::new(Caller::internal().from, role);
+                let may = authorize(&caller, method).is_ok();
+                assert_eq!(may, role >= method.role && !method.needs_log, "{role} {}", method.name);
+                let caller = Caller { has_log: true, ..caller };
                 let may = authorize(&caller, method).is_ok();
                 assert_eq!(may, role >= method.role, "{role} {}", method.name);
             }

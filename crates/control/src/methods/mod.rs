@@ -11,13 +11,14 @@ pub(crate) mod roles;
 pub(crate) mod rpc;
 
 mod aulos;
+mod logs;
 mod snapcast;
 
 use crate::methods::method::Method;
 pub use aulos::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
 
 /// All methods, by subject, in the order of the reference.
-pub(crate) const SECTIONS: [(&str, &[Method]); 13] = [
+pub(crate) const SECTIONS: [(&str, &[Method]); 14] = [
     ("Server", snapcast::SERVER),
     ("Clients", snapcast::CLIENTS),
     ("Groups", snapcast::GROUPS),
@@ -31,6 +32,7 @@ pub(crate) const SECTIONS: [(&str, &[Method]); 13] = [
     ("Announcements", aulos::ANNOUNCEMENTS),
     ("Relays", aulos::RELAYS),
     ("Recordings", aulos::RECORDINGS),
+    ("Logs", logs::LOGS),
 ];
 
 /// All methods.
@@ -84,9 +86,11 @@ mod tests {
     #[test]
     fn a_method_that_only_reads_is_for_listeners_and_a_login_is_for_everyone() {
         for method in all() {
-            // A login and a subscription change the caller's own connection.
+            // A login and a subscription change the caller's own connection, and holds are for the
+            // role `log`, which is not one of the order.
             let is_own = ["Server.Authenticate", "Aulos.Subscribe"].contains(&method.name);
-            let expected = method.role <= Role::Listen && !is_own;
+            let is_hold = ["Aulos.AddLogHold", "Aulos.ReleaseLogHold"].contains(&method.name);
+            let expected = method.role <= Role::Listen && !is_own && !is_hold;
             assert_eq!(method.only_reads(), expected, "{}", method.name);
         }
         let open: Vec<&str> =

@@ -1,10 +1,11 @@
 //! Callers and their roles.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use aulos_core::{Instant, Span, TokenBucket};
 
-use crate::access::Role;
+use crate::access::{Login, Role};
 use crate::peers::PeerId;
 use crate::peers::subscription::Subscription;
 
@@ -17,6 +18,10 @@ pub struct Caller {
     pub from: IpAddr,
     /// The caller's role; a login raises it.
     pub role: Role,
+    /// Whether the caller may search, listen to, export and hold logs.
+    pub has_log: bool,
+    /// The user that has logged in.
+    pub user: Option<Arc<str>>,
     /// Whether the caller has given valid credentials or a trusted certificate.
     pub has_logged_in: bool,
     /// What the caller's connection is sent; `None` where it cannot carry a feed.
@@ -30,13 +35,46 @@ impl Caller {
     #[must_use]
     pub const fn new(from: IpAddr, role: Role) -> Self {
         let login_budget = TokenBucket::new(CALLS_BEFORE_LOGIN, CALL_INTERVAL, Instant::ZERO);
-        Self { peer: None, from, role, has_logged_in: false, subscription: None, login_budget }
+        Self {
+            peer: None,
+            from,
+            role,
+            has_log: false,
+            user: None,
+            has_logged_in: false,
+            subscription: None,
+            login_budget,
+        }
+    }
+
+    /// A caller at this address with the permissions of a login.
+    #[must_use]
+    pub fn with_login(from: IpAddr, login: Login) -> Self {
+        let mut caller = Self::new(from, Role::None);
+        caller.grant(login);
+        caller
+    }
+
+    /// Adds the permissions of a login.
+    pub fn grant(&mut self, login: Login) {
+        let own = Login { role: self.role, has_log: self.has_log, user: self.user.take() };
+        Login { role: self.role, has_log: self.has_log, user: self.user } = login.or(own);
+    }
+
+    /// The caller in notes of exports: the user with its address, or the address.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.user
+            .as_ref()
+            .map_or_else(|| self.from.to_string(), |user| format!("{user}@{}", self.from))
     }
 
     /// The server itself, which may do everything.
     #[must_use]
     pub const fn internal() -> Self {
-        Self::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Role::Admin)
+        let mut caller = Self::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Role::Admin);
+        caller.has_log = true;
+        caller
     }
 }
 

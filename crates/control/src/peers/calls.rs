@@ -22,14 +22,15 @@ pub(crate) fn authenticate(context: &mut CallContext<'_>, params: &Params<'_>) -
         data: Some(data.into()),
         ..RpcError::new(code, message)
     };
-    let role =
-        context.control.login(context.caller.from, &credentials).map_err(|why| match why {
+    let login =
+        context.control.identify(context.caller.from, &credentials).map_err(|why| match why {
             LoginError::WrongCredentials => denied(UNAUTHORIZED, "the name or the secret is wrong"),
             LoginError::RateLimited => {
                 denied(FORBIDDEN, "too many wrong logins: try again in a minute")
             }
         })?;
-    context.caller.role = role.max(context.caller.role);
+    let role = login.role;
+    context.caller.grant(login);
     context.caller.has_logged_in = true;
     if let Some(peer) = context.caller.peer.filter(|_| role >= Role::Listen) {
         context.control.subscribe(peer);

@@ -22,6 +22,7 @@ mod index;
 mod index_line;
 mod local_time;
 mod observer;
+mod report;
 mod verify;
 
 pub use catalog::{LoggerCatalog, LoggerError};
@@ -33,4 +34,5 @@ pub use holds::{Hold, MAX_REASON_BYTES, add_hold, list_holds, release_hold};
 pub use index_line::LoggedFile;
 pub use local_time::{LocalTimeError, local_text, parse_local_time};
 pub use observer::LoggerIndex;
+pub use report::LogReport;
 pub use verify::{VerifyProblem, VerifyReport, verify_log};

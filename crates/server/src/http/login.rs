@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use aulos_config::HttpSettings;
-use aulos_control::access::{Credentials, LoginError, Role};
+use aulos_control::access::{Credentials, Login, LoginError, Role};
 use aulos_control::{Caller, Control};
 use aulos_io::reactor::{AddressPermit, MediaSocket};
 use aulos_proto::http::{InvalidHead, ReceivedHead};
@@ -20,6 +20,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::api;
 use super::forwarded::forwarded_client;
+use super::log::LOG_ROUTE;
 use crate::connections::{ConnectionPermit, SlotError};
 use crate::tls::{self, ClientStream, PeerWatch};
 
@@ -85,7 +86,7 @@ impl ConnectionIdentity {
         authorization: Option<&str>,
         control: &Control,
     ) -> Result<Caller, LoginError> {
-        let mut caller = Caller::new(self.from, self.role(authorization, control)?);
+        let mut caller = Caller::with_login(self.from, self.login(authorization, control)?);
         let has_users = !control.access.rules().users.is_empty();
         caller.has_logged_in = self.certificate.is_some() || (authorization.is_some() && has_users);
         Ok(caller)
@@ -97,16 +98,16 @@ impl ConnectionIdentity {
         caller.role == Role::None || self.slot.establish(caller.has_logged_in).is_ok()
     }
 
-    /// The role for this `Authorization` value. Wrong credentials are an error even where none are
-    /// required.
-    pub(super) fn role(
+    /// The permissions for this `Authorization` value. Wrong credentials are an error even where
+    /// none are required.
+    pub(super) fn login(
         &self,
         authorization: Option<&str>,
         control: &Control,
-    ) -> Result<Role, LoginError> {
-        let role = tls::initial_role(&control.access, self.certificate.as_deref());
-        let Some(authorization) = authorization else { return Ok(role) };
-        Ok(control.login(self.from, &Credentials::from_header(authorization))?.max(role))
+    ) -> Result<Login, LoginError> {
+        let login = tls::initial_login(&control.access, self.certificate.as_deref());
+        let Some(authorization) = authorization else { return Ok(login) };
+        Ok(control.identify(self.from, &Credentials::from_header(authorization))?.or(login))
     }
 
     /// Checks that the sender of this request head may listen; the error is the response.
@@ -115,8 +116,8 @@ impl ConnectionIdentity {
         head: &[u8],
         control: &Control,
     ) -> Result<(), &'static [u8]> {
-        match self.role(header(head, "authorization").as_deref(), control) {
-            Ok(role) if role >= Role::Listen => Ok(()),
+        match self.login(header(head, "authorization").as_deref(), control) {
+            Ok(login) if login.role >= Role::Listen => Ok(()),
             Ok(_) | Err(LoginError::WrongCredentials) => Err(UNAUTHORIZED),
             Err(LoginError::RateLimited) => Err(TOO_MANY),
         }
@@ -180,6 +181,12 @@ pub(super) fn required_role<B>(request: &Request<B>) -> Role {
         }
         _ => Role::Listen,
     }
+}
+
+/// Whether a request requires the permission for logs.
+pub(super) fn requires_log<B>(request: &Request<B>) -> bool {
+    let route = request.extensions().get::<MatchedPath>();
+    route.is_some_and(|route| route.as_str() == LOG_ROUTE)
 }
 
 /// The value of `Authorization`. An unreadable value counts as wrong, not as absent.

@@ -16,6 +16,7 @@ mod icecast_admin;
 mod large_body;
 mod listen_index;
 mod listener_auth;
+mod log;
 mod login;
 mod monitoring;
 mod pages;

@@ -30,6 +30,7 @@ use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
 use super::hls::{self, HlsState};
 use super::large_body::answer_response;
+use super::log::{self, LogExports};
 use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
@@ -69,6 +70,7 @@ pub(super) fn router(
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
         .route("/hls/{*path}", any(hls::serve))
+        .route(log::LOG_ROUTE, any(log::serve))
         .route("/listen/", get(listen_index))
         .route("/listen/{*name}", any(redirect_listener));
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
@@ -107,7 +109,8 @@ pub(super) fn router(
         }
     };
     let router = router.layer(from_fn_with_state(app.clone(), check_request));
-    let router = router.layer(Extension(hls_state)).with_state(app);
+    let router = router.layer(Extension(hls_state)).layer(Extension(LogExports::default()));
+    let router = router.with_state(app);
     router.layer(from_fn_with_state(monitoring, monitoring::count_request))
 }
 
@@ -288,7 +291,8 @@ impl AppState {
         let identity =
             request.extensions().get::<ConnectionIdentity>().ok_or(Denied::Unauthorized)?;
         let caller = identity.caller(login::authorization(request.headers()), &self.control)?;
-        if caller.role < login::required_role(request) {
+        let is_denied = login::requires_log(request) && !caller.has_log;
+        if is_denied || caller.role < login::required_role(request) {
             return Err(Denied::for_role(&caller, request.uri().path()));
         }
         Ok(caller)
@@ -392,10 +396,11 @@ mod tests {
             include_str!("routes.rs"),
             include_str!("icecast_admin.rs"),
             include_str!("monitoring.rs"),
+            include_str!("log.rs"),
             include_str!("login.rs"),
             include_str!("api/mod.rs"),
         ];
-        let marks = [".route(\"/", "path: \"/", "LOGIN_PATH: &str = \"/"];
+        let marks = [".route(\"/", "path: \"/", "_PATH: &str = \"/", "_ROUTE: &str = \"/"];
         let mut found: Vec<_> = sources
             .iter()
             .flat_map(|source| marks.iter().flat_map(|mark| source.split(*mark).skip(1)))

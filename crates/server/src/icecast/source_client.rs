@@ -95,7 +95,7 @@ pub(super) async fn serve(
                     return start_stream(stream, access.permit, start).await;
                 }
                 ControlFlow::Break(HandshakeOutput::SendStatus { host }) => {
-                    let role = tls::initial_role(&control.access, stream.certificate());
+                    let role = tls::initial_login(&control.access, stream.certificate()).role;
                     let text = mount_status::response(address, host.as_deref(), role, control);
                     return stream.try_send_response(text.as_bytes());
                 }

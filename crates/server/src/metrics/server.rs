@@ -158,6 +158,7 @@ const REFUSED: &[&str] = &[
     "cross_site",
     "denied",
     "busy_disk",
+    "busy_export",
     "unknown_mount",
     "mount_in_use",
     "content_type",
@@ -361,6 +362,7 @@ pub(super) const CONNECTIONS: &[Metric] = &[
             ("http_wrong_host", &["http", "host"]),
             ("http_listeners_denied", &["http", "denied"]),
             ("pages_refused_busy", &["http", "busy_disk"]),
+            ("log_exports_refused", &["http", "busy_export"]),
             ("control_refused_same_address", &["control_plane", "same_address"]),
             ("control_refused_too_fast", &["control_plane", "too_fast"]),
             ("control_refused_plain", &["control_plane", "no_tls"]),
@@ -372,6 +374,11 @@ pub(super) const CONNECTIONS: &[Metric] = &[
         ]),
     )
     .labels(&[("port", PORTS), ("reason", REFUSED)]),
+    Metric::counter(
+        "aulos_log_exports_total",
+        "Exports of logs over HTTP.",
+        Values::Counters(&[("log_exports", &[])]),
+    ),
     Metric::counter(
         "aulos_live_sources_total",
         "Live sources that have been on air.",

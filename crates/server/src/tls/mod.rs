@@ -15,7 +15,7 @@ use std::path::Path;
 
 use aulos_config::TlsSettings;
 use aulos_config::certificates::{CertificateFiles, TlsError, load};
-use aulos_control::access::{AccessControl, AccessPolicy, Role};
+use aulos_control::access::{AccessControl, AccessPolicy, Login};
 use aulos_io::reactor::{AddressLimits, LazyTlsConfig, ListenPolicy};
 use rustls::pki_types::CertificateDer;
 
@@ -66,24 +66,25 @@ pub fn listen_policy(
     Ok(ListenPolicy { tls: load_or_make(tls, state_dir)?, require_tls: tls.require, limits })
 }
 
-/// The role of a connection before its login, from its certificate.
-pub(crate) fn initial_role(
+/// The permissions of a connection before its login, from its certificate.
+pub(crate) fn initial_login(
     access: &AccessControl,
     certificate: Option<&CertificateDer<'_>>,
-) -> Role {
+) -> Login {
     let rules = access.rules();
-    let shown = certificate.map(|certificate| role_of(certificate, &rules));
-    rules.anonymous.max(shown.unwrap_or_default())
+    let shown = certificate.map(|certificate| login_of(certificate, &rules));
+    shown.unwrap_or_default().or(rules.anonymous_login())
 }
 
-/// The role of a client with this valid certificate: that of the user it names (a DNS name equals
-/// the user's), otherwise the default role for certificates.
-fn role_of(certificate: &CertificateDer<'_>, rules: &AccessPolicy) -> Role {
+/// The permissions of a client with this valid certificate: those of the user it names (a DNS name
+/// equals the user's), otherwise the default role for certificates.
+fn login_of(certificate: &CertificateDer<'_>, rules: &AccessPolicy) -> Login {
     let parsed = webpki::EndEntityCert::try_from(certificate);
-    let named = parsed
-        .ok()
-        .and_then(|parsed| parsed.valid_dns_names().filter_map(|name| rules.role_of(name)).max());
-    named.unwrap_or(rules.certificate_role)
+    let named = parsed.ok().and_then(|parsed| {
+        let users = parsed.valid_dns_names().filter_map(|name| rules.login_of(name));
+        users.max_by_key(|login| login.role)
+    });
+    named.unwrap_or_else(|| Login { role: rules.certificate_role, ..Login::default() })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_config::certificates::Identity;
-use aulos_control::access::User;
+use aulos_control::access::{Role, User};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 
@@ -70,13 +70,22 @@ fn a_certificate_that_names_a_user_is_that_user() {
         let key = KeyPair::generate().unwrap();
         CertificateParams::new(names).unwrap().self_signed(&key).unwrap().der().clone()
     };
-    let user = |name: &str, role| User { name: name.to_owned(), role, password: None, token: None };
+    let user = |name: &str, role| User {
+        name: name.to_owned(),
+        role,
+        has_log: name == "kitchen",
+        password: None,
+        token: None,
+    };
     let rules = AccessPolicy {
         users: vec![user("kitchen", Role::Control), user("anna", Role::Admin)],
         ..AccessPolicy::default()
     };
-    assert_eq!(role_of(&certificate(&["kitchen"]), &rules), Role::Control);
-    assert_eq!(role_of(&certificate(&["x", "kitchen", "anna"]), &rules), Role::Admin);
-    assert_eq!(role_of(&certificate(&["stranger"]), &rules), Role::Listen);
-    assert_eq!(role_of(&certificate(&[]), &rules), Role::Listen);
+    assert_eq!(login_of(&certificate(&["kitchen"]), &rules).role, Role::Control);
+    assert_eq!(login_of(&certificate(&["x", "kitchen", "anna"]), &rules).role, Role::Admin);
+    let kitchen = login_of(&certificate(&["kitchen"]), &rules);
+    assert!(kitchen.has_log && kitchen.user.as_deref() == Some("kitchen"));
+    assert!(!login_of(&certificate(&["anna"]), &rules).has_log);
+    assert_eq!(login_of(&certificate(&["stranger"]), &rules).role, Role::Listen);
+    assert_eq!(login_of(&certificate(&[]), &rules).role, Role::Listen);
 }

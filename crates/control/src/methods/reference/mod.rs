@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod page;
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
@@ -19,7 +20,7 @@ use crate::methods::rpc::CallOutput;
 impl CallContext<'_> {
     /// The answer to `General.GetRPCCommands`.
     pub(crate) fn method_list(&self) -> CallOutput {
-        CallOutput::Text(method_list(self.caller.role).to_owned())
+        CallOutput::Text(method_list(self.caller.role, self.caller.has_log).to_owned())
     }
 
     /// The answer to `rpc.discover`.
@@ -30,20 +31,12 @@ impl CallContext<'_> {
 
 /// The result of `General.GetRPCCommands` as JSON. Even a caller without permissions may
 /// request it.
-fn method_list(role: Role) -> &'static str {
-    static LISTS: [LazyLock<String>; 4] = [
-        LazyLock::new(|| render_list(Role::None)),
-        LazyLock::new(|| render_list(Role::Listen)),
-        LazyLock::new(|| render_list(Role::Control)),
-        LazyLock::new(|| render_list(Role::Admin)),
-    ];
-    let [none, listen, control, admin] = &LISTS;
-    match role {
-        Role::None => none,
-        Role::Listen => listen,
-        Role::Control => control,
-        Role::Admin => admin,
-    }
+fn method_list(role: Role, has_log: bool) -> &'static str {
+    static LISTS: LazyLock<HashMap<(Role, bool), String>> = LazyLock::new(|| {
+        let all = Role::ALL.into_iter().flat_map(|role| [(role, false), (role, true)]);
+        all.map(|(role, has_log)| ((role, has_log), render_list(role, has_log))).collect()
+    });
+    LISTS.get(&(role, has_log)).map_or("", String::as_str)
 }
 
 /// The API as an OpenRPC 1.3 document, in JSON.
@@ -53,17 +46,17 @@ pub fn openrpc() -> &'static str {
     &DOCUMENT
 }
 
-fn render_list(role: Role) -> String {
-    let commands: Vec<_> = methods::all().map(|method| list_entry(method, role)).collect();
+fn render_list(role: Role, has_log: bool) -> String {
+    let commands: Vec<_> = methods::all().map(|method| list_entry(method, role, has_log)).collect();
     json!({ "commands": commands }).to_string()
 }
 
-fn list_entry(method: &Method, role: Role) -> Value {
+fn list_entry(method: &Method, role: Role, has_log: bool) -> Value {
     json!({
         "method": method.name,
         "description": method.about,
-        "hasPermission": role >= method.role,
-        "requires": if method.role == Role::None { "" } else { method.role.name() },
+        "hasPermission": method.is_for(role, has_log),
+        "requires": if method.role == Role::None { "" } else { method.requirement() },
     })
 }
 
@@ -101,7 +94,7 @@ fn openrpc_method(method: &Method) -> Value {
         "paramStructure": "by-name",
         "params": params.collect::<Vec<_>>(),
         "result": { "name": "result", "schema": schema },
-        "x-role": method.role.name(),
+        "x-role": method.requirement(),
         "x-aliases": method.aliases,
         "x-notifications": method.notifications,
     })
@@ -148,10 +141,16 @@ mod tests {
     #[test]
     fn the_list_of_methods_has_the_permissions_of_its_caller() {
         for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
-            let list: Value = serde_json::from_str(method_list(role)).unwrap();
+            let list: Value = serde_json::from_str(method_list(role, true)).unwrap();
             for (method, entry) in methods::all().zip(list["commands"].as_array().unwrap()) {
                 assert_eq!(entry["method"], method.name);
                 assert_eq!(entry["hasPermission"], role >= method.role, "{role} {}", method.name);
+            }
+            let list: Value = serde_json::from_str(method_list(role, false)).unwrap();
+            for (method, entry) in methods::all().zip(list["commands"].as_array().unwrap()) {
+                let may = method.is_for(role, false);
+                assert_eq!(entry["hasPermission"], may, "{role} {}", method.name);
+                assert!(!may || entry["requires"] != "log", "{role} {}", method.name);
             }
         }
     }

@@ -22,10 +22,11 @@ of another type with -32602, and `data` names the parameter, what it must be and
 
 fn render() -> String {
     let mut page = HEAD.to_owned();
-    page += "\n## Permissions by role\n\nEach role includes those above it.\n\n";
+    page += "\n## Permissions by role\n\nEach role includes those above it. The role `log` \
+             is granted beside them.\n\n";
     page += "| role | methods |\n|---|---|\n";
-    for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
-        let own = methods::all().filter(|method| method.role == role);
+    for role in Role::ALL.map(Role::name).into_iter().chain(["log"]) {
+        let own = methods::all().filter(|method| method.requirement() == role);
         let names: Vec<String> = own.map(|method| format!("`{}`", method.name)).collect();
         writeln!(page, "| `{role}` | {} |", names.join(", ")).unwrap();
     }
@@ -37,7 +38,8 @@ fn render() -> String {
 }
 
 fn render_method(page: &mut String, method: &Method) {
-    write!(page, "\n### {}\n\n{}. Role: `{}`.", method.name, method.about, method.role).unwrap();
+    write!(page, "\n### {}\n\n{}. Role: `{}`.", method.name, method.about, method.requirement())
+        .unwrap();
     match method.result {
         ResultType::Ok => page.push_str(" Result: `\"ok\"`."),
         ResultType::Document(about) => write!(page, " Result: {about}.").unwrap(),
