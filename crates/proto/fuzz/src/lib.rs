@@ -45,7 +45,7 @@ use aulos_proto::{flac as flac_file, mdns as mdns_search, mp3, ogg, wav, ws};
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 
 /// All targets by name, which is also the name of the corpus.
-pub const TARGETS: [(&str, FuzzTarget); 24] = [
+pub const TARGETS: [(&str, FuzzTarget); 25] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
