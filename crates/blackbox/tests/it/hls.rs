@@ -283,12 +283,12 @@ fn two_servers_of_one_origin_make_the_same_segments() {
     let mut two = AulosServer::start(&scratches[1], &edge).unwrap();
     let (mut ones, mut twos) = (Segments::new(), Segments::new());
     let common = |ones: &Segments, twos: &Segments| {
-        for (path, bytes) in ones {
-            if let Some(other) = twos.get(path) {
-                assert!(bytes == other, "{path} differs");
-            }
-        }
-        ones.keys().filter(|path| twos.contains_key(*path)).count()
+        let both = ones.iter().filter_map(|(path, bytes)| Some((path, bytes, twos.get(path)?)));
+        let different = both.clone().filter(|(_, bytes, other)| bytes != other);
+        let mut different: Vec<_> = different.map(|(path, ..)| path).collect();
+        different.sort_unstable();
+        assert!(different.is_empty(), "different: {different:?}");
+        both.count()
     };
     let look = |two: &AulosServer, ones: &mut Segments, twos: &mut Segments| {
         std::thread::sleep(Duration::from_millis(500));

@@ -14,7 +14,8 @@ pub struct OriginGrid {
     rate: SampleRate,
     /// The date of the origin's zero, in nanoseconds since the Unix epoch.
     zero: Option<i64>,
-    next: Option<MediaTime>,
+    /// Where the next chunk belongs if none is lost, and its time on the origin's clock.
+    next: Option<(MediaTime, i128)>,
 }
 
 /// Where a chunk belongs.
@@ -55,12 +56,19 @@ impl OriginGrid {
         let chunk = i128::from(duration.0.max(1)) * i128::from(NANOS_PER_SECOND);
         let number = round(nanos * i128::from(self.rate.hz()), chunk);
         let place = MediaTime(u64::try_from(number).unwrap_or(0).saturating_mul(duration.0));
-        // A timestamp between two numbers may be rounded to either; the chunks have no gap.
+        // A timestamp between two numbers may be rounded to either, so chunks are counted from one
+        // to the next; a lost one counts too.
         let at = match self.next {
-            Some(next) if next.0.abs_diff(place.0) <= duration.0 => next,
-            _ => place,
+            Some((next, expected)) => {
+                let late = (i128::from(own) - expected) * i128::from(self.rate.hz());
+                let steps = i64::try_from(round(late, chunk)).unwrap_or(i64::MAX);
+                let moved = steps.saturating_mul(i64::try_from(duration.0).unwrap_or(i64::MAX));
+                let counted = MediaTime(next.0.saturating_add_signed(moved));
+                if counted.0.abs_diff(place.0) <= duration.0 { counted } else { place }
+            }
+            None => place,
         };
-        self.next = Some(at + duration);
+        self.next = Some((at + duration, i128::from(own) + chunk / i128::from(self.rate.hz())));
         let offset = i128::from(zero) - rounded;
         let date_offset_ms = i64::try_from(offset / 1_000_000).unwrap_or(0);
         OriginPlace { at, date_offset_ms }

@@ -252,6 +252,24 @@ fn two_servers_place_a_chunk_alike() {
 }
 
 #[test]
+fn a_lost_chunk_is_a_gap_of_its_length_wherever_the_clock_stands() {
+    let date = 1_764_331_200_000_000_000_i64;
+    for phase in (0..20).map(|it| it * 1_000_000_i64 + 7_000) {
+        let mut grid = OriginGrid::new(RATE);
+        let mut place = |chunk: i64| {
+            let own = 50_000_000_000 + phase + chunk * 20_000_000;
+            let timestamp = Instant::from_nanos(u64::try_from(own).unwrap());
+            grid.place(timestamp, Frames(960), date + own).at
+        };
+        let first = place(0);
+        for chunk in [1, 2, 4, 7, 8, 58, 59] {
+            let expected = first + Frames(960 * u64::try_from(chunk).unwrap());
+            assert_eq!(place(chunk), expected, "chunk {chunk}, {phase} ns");
+        }
+    }
+}
+
+#[test]
 fn another_clock_of_the_origin_is_another_zero() {
     let mut grid = OriginGrid::new(RATE);
     let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
