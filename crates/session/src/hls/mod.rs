@@ -28,7 +28,7 @@ pub use window::{HlsBody, HlsWindow, WindowConfig};
 /// More samples than these, as time, are not filled in: the stream is broken off.
 pub const MAX_FILL: aulos_core::Span = aulos_core::Span::from_secs(10);
 
-/// What an encoder gets before its output is published: by then it gives the same bytes wherever
-/// it has begun. AAC needs 3.2 s. libopus does so with a constant bit rate alone: with a variable
+/// What an encoder gets before its output counts as that of every server: by then it gives the
+/// same bytes wherever it has begun. AAC needs 3.2 s. libopus does so with a constant bit rate alone: with a variable
 /// one, what it takes for a packet depends on all before.
 pub const WARM_UP: aulos_core::Span = aulos_core::Span::from_secs(10);

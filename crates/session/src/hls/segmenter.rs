@@ -33,8 +33,8 @@ pub struct SegmentSet {
     pub bodies: Vec<Vec<u8>>,
     /// It does not continue the segment that was given out before.
     pub is_discontinuous: bool,
-    /// It has samples that were filled in, or an encoder has not forgotten them: the segment of
-    /// another server may differ.
+    /// It has samples that were filled in, or an encoder has not forgotten them or its own start:
+    /// the segment of another server may differ.
     pub is_filled: bool,
 }
 
@@ -71,6 +71,8 @@ pub struct Segmenter {
     first: u64,
     is_new_run: bool,
     warm_up: Frames,
+    /// From here on the encoders of the run have forgotten where they began.
+    warm_from: MediaTime,
     /// Filled samples that a segment or an encoder still has, oldest first, apart from each other.
     filled: VecDeque<(MediaTime, MediaTime)>,
     silence: Vec<f32>,
@@ -108,6 +110,7 @@ impl Segmenter {
             first: 0,
             is_new_run: false,
             warm_up,
+            warm_from: MediaTime::ZERO,
             filled: VecDeque::new(),
             silence: Vec::new(),
             titles: has_titles.then(Titles::default),
@@ -179,7 +182,8 @@ impl Segmenter {
         }
         self.is_new_run = self.stats.runs > 0;
         self.stats.runs += 1;
-        self.first = (at.0 + self.warm_up.0).div_ceil(self.segment.0);
+        self.first = at.0.div_ceil(self.segment.0);
+        self.warm_from = at + self.warm_up;
         self.next = Some(at);
         self.filled.clear();
     }
@@ -229,6 +233,7 @@ impl Segmenter {
         let is_discontinuous = std::mem::take(&mut self.is_new_run);
         self.stats.segments += 1;
         self.stats.filled += u64::from(is_filled);
+        let is_filled = is_filled || from < self.warm_from;
         self.outputs.push_back(SegmentSet { number, bodies, is_discontinuous, is_filled });
         true
     }
