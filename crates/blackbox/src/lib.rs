@@ -20,6 +20,7 @@ pub mod capture_check;
 pub mod client;
 pub mod golden;
 pub mod http;
+pub mod listeners;
 pub mod load;
 pub mod nats;
 pub mod nats_cluster;

@@ -77,6 +77,7 @@ mod snapcast_source;
 mod snapweb;
 mod srt;
 mod state;
+mod station_chain;
 mod station_rtp;
 mod sync_proof;
 mod tls;
