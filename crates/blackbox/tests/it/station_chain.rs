@@ -73,6 +73,15 @@ fn dj(ffmpeg: &Path, port: u16, scratch: &ScratchDir) -> Process {
     Process::start(&mut command, &scratch.join("dj.out"), &scratch.join("dj.err")).unwrap()
 }
 
+/// A reporter with a tone of 700 Hz.
+fn reporter(ffmpeg: &Path, port: u16, scratch: &ScratchDir) -> Process {
+    let mut command = Command::new(ffmpeg);
+    command.args(["-nostdin", "-loglevel", "error", "-re", "-f", "lavfi", "-i"]);
+    command.args(["sine=700:r=48000,volume=6dB", "-ac", "2", "-c:a", "aac", "-f", "mpegts"]);
+    command.arg(format!("srt://127.0.0.1:{port}?passphrase=a-long-passphrase&latency=300000"));
+    Process::start(&mut command, &scratch.join("srt.out"), &scratch.join("srt.err")).unwrap()
+}
+
 struct Station {
     scratch: ScratchDir,
     http: SocketAddr,
@@ -154,9 +163,9 @@ fn silences(ffmpeg: &Path, bytes: &[u8], file: &Path) -> Vec<(f64, f64)> {
 }
 
 /// The folders and files that the page names.
-fn files(ffmpeg: &Path, scratch: &ScratchDir) -> [PathBuf; 6] {
-    let [music, jingles, log, rec, secret, alarm] =
-        ["music", "jingles", "log", "rec", "dj", "alarm"].map(|name| scratch.join(name));
+fn files(ffmpeg: &Path, scratch: &ScratchDir) -> [PathBuf; 7] {
+    let [music, jingles, log, rec, secret, phrase, alarm] =
+        ["music", "jingles", "log", "rec", "dj", "srt", "alarm"].map(|name| scratch.join(name));
     for folder in [&music, &jingles] {
         fs::create_dir(folder).unwrap();
     }
@@ -165,9 +174,10 @@ fn files(ffmpeg: &Path, scratch: &ScratchDir) -> [PathBuf; 6] {
     }
     tone(ffmpeg, 2_000, &jingles.join("name.flac"));
     fs::write(&secret, "a-long-word\n").unwrap();
+    fs::write(&phrase, "a-long-passphrase\n").unwrap();
     let events = scratch.join("events");
     script(&alarm, &format!("#!/bin/sh\necho \"$AULOS_EVENT\" >> {}\n", events.display()));
-    [music, jingles, log, rec, secret, alarm]
+    [music, jingles, log, rec, secret, phrase, alarm]
 }
 
 #[test]
@@ -179,11 +189,12 @@ fn the_station_of_the_tutorial_plays_on_while_its_parts_are_killed() {
     let news =
         "[[station]]\nname = \"news\"\nsources = [\"tone://?hz=1500&dbfs=-12\"]\nmp3 = \"128k\"\n";
     let news = AulosServer::start(&news_scratch, news).unwrap();
-    let [live, http_port] = [(); 2].map(|()| free_port().unwrap());
+    let [live, srt, http_port] = [(); 3].map(|()| free_port().unwrap());
     let http = SocketAddr::from(([127, 0, 0, 1], http_port));
     let paths = files(&ffmpeg, &scratch);
-    let [music, jingles, log, rec, secret, alarm] =
+    let [music, jingles, log, rec, secret, phrase, alarm] =
         paths.each_ref().map(|path| path.to_str().unwrap());
+    let srt_port = format!(":{srt}?");
     let (live_port, news_address) =
         (format!(":{live}/live"), format!("http://{}/listen/news.mp3", news.http));
     let of = [
@@ -192,7 +203,9 @@ fn the_station_of_the_tutorial_plays_on_while_its_parts_are_killed() {
         ("/srv/log", log),
         ("/srv/rec", rec),
         ("/etc/aulos/dj", secret),
+        ("/etc/aulos/srt", phrase),
         ("/usr/local/bin/alarm", alarm),
+        (":9000?", &srt_port),
         (":8000/live", &live_port),
         ("https://radio.example/live", &news_address),
         (
@@ -229,6 +242,11 @@ fn the_station_of_the_tutorial_plays_on_while_its_parts_are_killed() {
     assert_unbroken(&station.phase("and comes again", "studio"));
     drop(on_air);
     assert_unbroken(&station.phase("the DJ is killed", "music"));
+
+    let on_air = reporter(&ffmpeg, srt, scratch);
+    assert_unbroken(&station.phase("a reporter over SRT", "outside"));
+    drop(on_air);
+    assert_unbroken(&station.phase("the reporter is killed", "music"));
 
     let at = local_time(3);
     write(&format!("schedule = [{{ at = \"{at}\", for = \"1h\", source = \"news\" }}]"));

@@ -33,13 +33,14 @@ const DIRECTORIES: [&str; 6] =
     ["run/aulos", "srv/raw", "srv/rec", "tmp", "var/lib/aulos", "var/log/aulos"];
 
 /// Files with a secret that configurations name.
-const SECRETS: [&str; 9] = [
+const SECRETS: [&str; 10] = [
     "etc/aulos/barn",
     "etc/aulos/dj",
     "etc/aulos/phone.token",
     "etc/aulos/prometheus.token",
     "etc/aulos/push",
     "etc/aulos/s3",
+    "etc/aulos/srt",
     "run/credentials/aulos.service/dj",
     "run/secrets/board",
     "run/secrets/kitchen",
