@@ -155,24 +155,12 @@ impl AccessControl {
         self.changes.subscribe()
     }
 
-    /// The role of a client from this address with these credentials; never less than without any.
+    /// The permissions of a client from this address with these credentials; never less than
+    /// without any.
     ///
     /// # Errors
     /// [`LoginError`].
     pub fn login(
-        &self,
-        from: IpAddr,
-        credentials: &Credentials,
-        now: Instant,
-    ) -> Result<Role, LoginError> {
-        self.identify(from, credentials, now).map(|login| login.role)
-    }
-
-    /// As [`login`](Self::login), with the user and all permissions.
-    ///
-    /// # Errors
-    /// [`LoginError`].
-    pub fn identify(
         &self,
         from: IpAddr,
         credentials: &Credentials,

@@ -159,7 +159,10 @@ impl Control {
             }
             let login = |from, hello: &Hello| match &hello.auth {
                 // Credentials that are given must be correct, even where none are required.
-                Some(auth) => self.login(from, &Credentials::parse(&auth.scheme, &auth.param)),
+                Some(auth) => {
+                    let credentials = Credentials::parse(&auth.scheme, &auth.param);
+                    self.login(from, &credentials).map(|login| login.role)
+                }
                 None => Ok(self.access.rules().anonymous),
             };
             let mut effects = subjects.clients.handle_event(event, self.outside(), login);
@@ -272,20 +275,12 @@ impl Control {
         self.listeners.register((head, from), self.clock.now(), &self.events, station_of)
     }
 
-    /// The role for these credentials. A failure is counted.
+    /// The user with these credentials, and its permissions. A failure is counted.
     ///
     /// # Errors
     /// [`LoginError`].
-    pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, LoginError> {
-        self.identify(from, credentials).map(|login| login.role)
-    }
-
-    /// As [`login`](Self::login), with the user and all permissions.
-    ///
-    /// # Errors
-    /// [`LoginError`].
-    pub fn identify(&self, from: IpAddr, credentials: &Credentials) -> Result<Login, LoginError> {
-        let login = self.access.identify(from, credentials, self.clock.local());
+    pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Login, LoginError> {
+        let login = self.access.login(from, credentials, self.clock.local());
         login.inspect_err(|denied| {
             self.counters.count_denied(*denied);
             log_refused_login(&self.events, from, *denied);

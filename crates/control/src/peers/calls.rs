@@ -23,7 +23,7 @@ pub(crate) fn authenticate(context: &mut CallContext<'_>, params: &Params<'_>) -
         ..RpcError::new(code, message)
     };
     let login =
-        context.control.identify(context.caller.from, &credentials).map_err(|why| match why {
+        context.control.login(context.caller.from, &credentials).map_err(|why| match why {
             LoginError::WrongCredentials => denied(UNAUTHORIZED, "the name or the secret is wrong"),
             LoginError::RateLimited => {
                 denied(FORBIDDEN, "too many wrong logins: try again in a minute")

@@ -19,8 +19,8 @@ use axum::response::{IntoResponse, Response};
 use rustls::pki_types::CertificateDer;
 
 use super::api;
+use super::api::log::LOG_ROUTE;
 use super::forwarded::forwarded_client;
-use super::log::LOG_ROUTE;
 use crate::connections::{ConnectionPermit, SlotError};
 use crate::tls::{self, ClientStream, PeerWatch};
 
@@ -107,7 +107,7 @@ impl ConnectionIdentity {
     ) -> Result<Login, LoginError> {
         let login = tls::initial_login(&control.access, self.certificate.as_deref());
         let Some(authorization) = authorization else { return Ok(login) };
-        Ok(control.identify(self.from, &Credentials::from_header(authorization))?.or(login))
+        Ok(control.login(self.from, &Credentials::from_header(authorization))?.or(login))
     }
 
     /// Checks that the sender of this request head may listen; the error is the response.

@@ -16,7 +16,6 @@ mod icecast_admin;
 mod large_body;
 mod listen_index;
 mod listener_auth;
-mod log;
 mod login;
 mod monitoring;
 mod pages;

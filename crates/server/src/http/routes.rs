@@ -24,13 +24,13 @@ use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
 
+use super::api::log::{self, LogExports};
 use super::api::waveform::Waveforms;
 use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
 use super::hls::{self, HlsState};
 use super::large_body::answer_response;
-use super::log::{self, LogExports};
 use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
@@ -396,7 +396,7 @@ mod tests {
             include_str!("routes.rs"),
             include_str!("icecast_admin.rs"),
             include_str!("monitoring.rs"),
-            include_str!("log.rs"),
+            include_str!("api/log.rs"),
             include_str!("login.rs"),
             include_str!("api/mod.rs"),
         ];

@@ -57,7 +57,7 @@ impl Run {
         let (event_sender, events) = bounded(4_096);
         let shared = Arc::new(RecorderShared::new(&config, vec![Arc::new(index)], event_sender));
         let store: Arc<dyn RecordingStore> = Arc::new(RecordingFolder::new(folder).unwrap());
-        let mut finisher = Finisher::default();
+        let finisher = Finisher::default();
         let repair = FinisherTask::Repair { store: store.clone(), shared: shared.clone() };
         let (tap, reader) =
             record_tap(TapPoint::Input(0), rate, ChannelLayout::MONO, DEFAULT_CAPACITY);

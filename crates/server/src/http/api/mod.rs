@@ -6,6 +6,7 @@
 //! rendered as text and have no type.
 
 pub(super) mod history;
+pub(super) mod log;
 pub(super) mod now_playing;
 pub(super) mod recordings;
 pub(super) mod resource;

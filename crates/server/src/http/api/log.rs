@@ -33,12 +33,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::api::resource::{Parameter, ParameterKind, Query};
-use super::app_state::AppState;
-use super::pages::PageError;
+use super::resource::{Parameter, ParameterKind, Query};
+use crate::http::app_state::AppState;
+use crate::http::pages::PageError;
 
 /// The route.
-pub(super) const LOG_ROUTE: &str = "/log/{*name}";
+pub(crate) const LOG_ROUTE: &str = "/log/{*name}";
 
 const RANGE: &[Parameter] = &[
     Parameter {
@@ -62,7 +62,7 @@ const RANGE: &[Parameter] = &[
 
 /// The exports that are running.
 #[derive(Clone, Debug)]
-pub(super) struct LogExports(Arc<Semaphore>);
+pub(crate) struct LogExports(Arc<Semaphore>);
 
 impl Default for LogExports {
     fn default() -> Self {
@@ -83,7 +83,7 @@ struct LogRequest {
 type Refusal = (StatusCode, String);
 
 /// `GET /log/STATION.FORMAT`.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     State(app): State<AppState>,
     Extension(exports): Extension<LogExports>,
     Extension(caller): Extension<Caller>,
