@@ -73,13 +73,15 @@ pub enum HookEventKind {
     RecorderRecovered,
     /// The hash of the last line of a log, at the start and once a day.
     LogHead,
+    /// A log has a gap of more than a second.
+    LogGap,
     /// A test of the hook.
     Test,
 }
 
 impl HookEventKind {
     /// The values of a hook's `on` key.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Fallback,
         Self::Recovered,
         Self::Silence,
@@ -91,6 +93,7 @@ impl HookEventKind {
         Self::RecorderTrouble,
         Self::RecorderRecovered,
         Self::LogHead,
+        Self::LogGap,
     ];
 
     /// Its name in configurations and messages.
@@ -108,6 +111,7 @@ impl HookEventKind {
             Self::RecorderTrouble => "recorder-trouble",
             Self::RecorderRecovered => "recorder-recovered",
             Self::LogHead => "log-head",
+            Self::LogGap => "log-gap",
             Self::Test => "test",
         }
     }

@@ -2,6 +2,7 @@
 //! finds, exports and checks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -92,4 +93,62 @@ fn a_killed_server_loses_no_line_of_its_log_and_what_was_played_is_exported() {
     assert!(fs::read_to_string(scratch.join("second.wav.txt")).unwrap().contains("sha256"));
     let notes = fs::read_to_string(dir.join("hall-log.exports.jsonl")).unwrap();
     assert_eq!(notes.lines().count(), 1, "{notes}");
+}
+
+/// A hook that appends each event as a line of JSON.
+fn hook(scratch: &ScratchDir) -> (std::path::PathBuf, std::path::PathBuf) {
+    let (program, lines) = (scratch.join("hook"), scratch.join("events"));
+    let script = format!("#!/bin/sh\ncat >> {0}\necho >> {0}\n", lines.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    (program, lines)
+}
+
+#[test]
+fn a_disk_that_is_missing_at_the_start_is_an_alarm_and_then_a_gap_with_its_cause() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("logger-missing").unwrap();
+    let (program, lines) = hook(&scratch);
+    let (disk, away) = (scratch.join("disk"), scratch.join("away"));
+    fs::create_dir(&disk).unwrap();
+    let config = format!(
+        "[[station]]\nname = \"hall\"\ncodec = \"pcm\"\nsources = [\"tone://?hz=997&dbfs=-6\"]\n\
+         logger = {{ dir = \"{}\", format = \"flac\" }}\n\
+         [[hook]]\nrun = \"{}\"\non = [\"recorder-trouble\", \"recorder-recovered\", \"log-gap\"]\n",
+        disk.join("log").display(),
+        program.display()
+    );
+    let server = AulosServer::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    wait_for("a second", PATIENCE, || seconds(&mut rpc) >= 1.0);
+    server.stop().unwrap();
+    // A file in the place of the disk: no folder can be made there.
+    fs::rename(&disk, &away).unwrap();
+    fs::write(&disk, "").unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
+    let events = || -> Vec<Value> {
+        let text = fs::read_to_string(&lines).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let has = |event: &str| events().iter().any(|one| one["event"] == event);
+    wait_for("the alarm", PATIENCE, || has("recorder-trouble"));
+    assert!(!has("recorder-recovered") && !has("log-gap"), "{:?}", events());
+    fs::remove_file(&disk).unwrap();
+    fs::rename(&away, &disk).unwrap();
+    wait_for("the gap", PATIENCE, || has("recorder-recovered") && has("log-gap"));
+    let found = events();
+    let gap = found.iter().find(|one| one["event"] == "log-gap").unwrap();
+    assert!(gap["cause"] == "disk" && gap["seconds"].as_f64() > Some(1.0), "{gap}");
+    assert_eq!(found.iter().filter(|one| one["event"] == "recorder-trouble").count(), 1);
+    let mut rpc = Rpc::connect(server.control);
+    wait_for("a second", PATIENCE, || seconds(&mut rpc) >= 1.0);
+    server.stop().unwrap();
+    let range = ["--from", "2020-01-01T00:00:00Z", "--to", "2100-01-01T00:00:00Z", "--json"];
+    let log = disk.join("log");
+    let output = logger(&[&["find", text(&log)][..], &range].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let causes = report["gaps"].as_array().unwrap().iter();
+    let causes: Vec<&str> = causes.map(|gap| gap["cause"].as_str().unwrap()).collect();
+    assert!(causes.contains(&"disk"), "{report}");
+    assert_eq!(verify(&log)["problems"], serde_json::json!([]));
 }

@@ -19,6 +19,9 @@ keys! {
         name: Option<ConfigValue<String>>, default_doc "`STATION-log`";
         /// Directory of the files; created if it is missing.
         dir: Option<ConfigValue<String>>, required "logger = { dir = \"/srv/log\" }";
+        /// Record only while `dir` is on another file system than `/`: a disk that is not mounted
+        /// is a fault, and does not leave the log on the disk of the system.
+        mounted: bool = false;
         /// Age beyond which files are deleted unless they are held, or a country: `uk` is 42 days,
         /// `fr` 31, `de` 42, `at` 70, `ch` 123, `ca` 28. Ask the regulator.
         keep: KeepTime = KeepTime(DEFAULT_KEEP);
@@ -90,7 +93,9 @@ pub(crate) fn resolve(
         ..RecordConfig::default()
     };
     let mut resolved = record::resolve(&[recorder], station, seen, env, problems);
-    Some(RecorderSettings { is_logger: true, ..resolved.pop()? })
+    let mut recorder = RecorderSettings { is_logger: true, ..resolved.pop()? };
+    recorder.recording.must_be_mounted = config.mounted;
+    Some(recorder)
 }
 
 /// Days for which a country wants recordings: Communications Act 2003 licences; convention of

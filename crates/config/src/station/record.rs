@@ -192,6 +192,8 @@ fn resolve_one(
             keep_free: config.keep_free,
         },
         durability,
+        must_be_mounted: false,
+        waited: None,
         keep_sidecar: true,
     };
     Some(RecorderSettings {

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use aulos_core::Frames;
 use aulos_engine::recorder::RecordingState;
+use aulos_files::logger::LogGap;
 use aulos_files::record::{RecorderEventKind, RecorderFault, RecorderStatus, SegmentStatus};
 
 use super::{UploadEvent, UploadState};
@@ -78,6 +79,8 @@ pub enum RecordingEventKind {
     Upload(UploadEvent),
     /// The head of a log, to be kept on another machine.
     LogHead(LogHead),
+    /// A log has a gap of more than a second.
+    LogGap(LogGap),
 }
 
 /// The hash of the last line of a log's index.

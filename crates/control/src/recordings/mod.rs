@@ -8,6 +8,7 @@ use std::path::Path;
 use aulos_config::{HookEventKind, RecorderSettings, StationSettings};
 use aulos_core::{Frames, Lufs, MediaTime, SampleRate, Span};
 use aulos_engine::recorder::RecordingState;
+use aulos_files::logger::LogGap;
 use aulos_files::record::{self, ClosedSegment, LossCause, RecorderEventKind};
 use serde_json::{Value, json};
 
@@ -54,6 +55,7 @@ fn recorder_json(
     });
     json!({
         "name": record.recording.name,
+        "log": record.is_logger,
         "station": station.name,
         "source": source.map(|source| &source.name),
         "dir": path(&record.recording.folder),
@@ -175,6 +177,9 @@ fn hook_event(
             HookEventKind::LogHead,
             format!("the log of {recorder} has {} lines and the head {}", head.lines, head.hash),
         ),
+        RecordingEventKind::LogGap(gap) => {
+            (HookEventKind::LogGap, format!("{recorder} has {}", gap_text(gap)))
+        }
         _ => return None,
     };
     figures["recorder"] = json!(recorder);
@@ -224,10 +229,11 @@ fn history_event(event: &StationRecorderEvent) -> Option<NewEvent> {
         RecordingEventKind::LogHead(head) => {
             format!("{} lines in the log; head {}", head.lines, head.hash)
         }
+        RecordingEventKind::LogGap(gap) => gap_text(gap),
     };
     let severity = match &event.kind {
         kind if !is_failure(kind) => EventSeverity::Info,
-        RecordingEventKind::Recorder(_) => EventSeverity::Error,
+        RecordingEventKind::Recorder(_) | RecordingEventKind::LogGap(_) => EventSeverity::Error,
         RecordingEventKind::Upload(_) | RecordingEventKind::LogHead(_) => EventSeverity::Warning,
     };
     let (station, subject) = (Some(event.station.clone()), event.recorder.clone());
@@ -252,6 +258,15 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
         RecordingEventKind::LogHead(head) => {
             ("log-head", json!({ "head": head.hash, "lines": head.lines }))
         }
+        RecordingEventKind::LogGap(gap) => (
+            "log-gap",
+            json!({
+                "from": record::rfc3339(gap.from),
+                "to": record::rfc3339(gap.to),
+                "seconds": round_to_millis(gap.length()),
+                "cause": gap.cause.to_string(),
+            }),
+        ),
     }
 }
 
@@ -299,6 +314,12 @@ fn recorder_event_json(what: &RecorderEventKind) -> (&'static str, Value) {
         }
         _ => ("other", json!({})),
     }
+}
+
+fn gap_text(gap: &LogGap) -> String {
+    let seconds = gap.length().as_secs_f64();
+    let [from, to] = [gap.from, gap.to].map(record::rfc3339);
+    format!("a gap of {seconds:.1} s in the log, from {from} to {to}: {}", gap.cause)
 }
 
 fn loss_json(frame: MediaTime, frames: Frames, rate: SampleRate, cause: LossCause) -> Value {
@@ -356,5 +377,6 @@ const fn is_failure(what: &RecordingEventKind) -> bool {
         ),
         RecordingEventKind::Upload(event) => !matches!(event, UploadEvent::Uploaded { .. }),
         RecordingEventKind::LogHead(_) => false,
+        RecordingEventKind::LogGap(_) => true,
     }
 }

@@ -6,7 +6,8 @@ use std::{fmt, io};
 
 use aulos_engine::recorder::UnixTime;
 
-use super::coverage::{self, CoveredFile, ExportPart, FoundRange, LogGap, LogGapCause};
+use super::coverage::{self, CoveredFile, ExportPart, FoundRange};
+use super::gap::{LogGap, LogGapCause};
 use super::index::{INDEX, IndexContents, closed_sidecars, read_sidecar, sidecar_files};
 use super::index_line::{IndexEntry, LoggedFile};
 

@@ -1,11 +1,10 @@
 //! Which frames of which files were played at which time, and what is missing.
 
-use std::fmt;
-
 use aulos_core::{Frames, SampleRate, Span};
 use aulos_engine::recorder::UnixTime;
 use serde_json::Value;
 
+use super::gap::{LogGap, LogGapCause};
 use super::index_line::{LoggedFile, later};
 use crate::record::ParsedSidecar;
 
@@ -35,60 +34,6 @@ pub enum ExportPart {
     Silence(Frames),
 }
 
-/// A time of which the log does not have the sound.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogGap {
-    /// Its start.
-    pub from: UnixTime,
-    /// Its end.
-    pub to: UnixTime,
-    /// Its cause.
-    pub cause: LogGapCause,
-    /// A file has silence in its place.
-    pub is_silence: bool,
-}
-
-/// The cause of a gap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LogGapCause {
-    /// The program did not run, or the station was restarted.
-    ServerDown,
-    /// The recording was stopped or paused by a call.
-    Stopped,
-    /// The disk was too slow, full or missing.
-    Disk,
-    /// The program or its machine stood still.
-    Stalled,
-    /// The source sent nothing.
-    Source,
-    /// The clock was set forward.
-    ClockSet,
-    /// Retention has deleted the file.
-    Deleted,
-    /// The file is missing although it was not deleted by retention.
-    FileMissing,
-    /// Before the first and after the last complete file.
-    NotRecorded,
-}
-
-impl fmt::Display for LogGapCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ServerDown => "server down",
-            Self::Stopped => "recording stopped",
-            Self::Disk => "disk",
-            Self::Stalled => "machine stood still",
-            Self::Source => "source sent nothing",
-            Self::ClockSet => "clock set",
-            Self::Deleted => "deleted by retention",
-            Self::FileMissing => "file missing",
-            Self::NotRecorded => "no complete file",
-        })
-    }
-}
-
 /// Frames of one file of which each has the time of the frame before it and one frame more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CoveredSpan {
@@ -108,6 +53,8 @@ pub(super) struct CoveredFile {
     /// The number of its segment in its run, and why it ended.
     pub(super) segment: Option<u64>,
     pub(super) is_stopped: bool,
+    /// For how long before it the folder could not be used.
+    pub(super) waited_nanos: i64,
     /// Why it cannot be read, if so.
     pub(super) absence: Option<LogGapCause>,
 }
@@ -119,7 +66,9 @@ impl CoveredFile {
         let (spans, gaps) = (spans_of(&file, json), Vec::new());
         let (segment, ended_by) = (json["segment"].as_u64(), json["ended_by"].as_str());
         let is_stopped = ended_by == Some("stop");
-        let mut covered = Self { file, spans, gaps, segment, is_stopped, absence: None };
+        let waited_nanos = nanos_of(&json["waited_s"]);
+        let absence = None;
+        let mut covered = Self { file, spans, gaps, segment, is_stopped, waited_nanos, absence };
         covered.gaps = gaps_of(&covered, json);
         covered
     }
@@ -130,6 +79,11 @@ impl CoveredFile {
         span.map_or(self.file.t0.as_nanos(), |span| {
             after(span.t0, self.file.rate, position - span.position)
         })
+    }
+
+    /// Whether the gap before a span is one of those that the sidecar lists.
+    fn lists_gap_before(&self, number: usize, span: &CoveredSpan) -> bool {
+        number > 0 && self.gaps.iter().any(|gap| !gap.is_silence && gap.to.as_nanos() == span.t0)
     }
 
     /// The range of a span whose times are in `from..to`; empty ranges give `None`.
@@ -154,8 +108,8 @@ pub(super) fn join(files: &mut [CoveredFile]) {
     for at in 1..files.len() {
         let (before, rest) = files.split_at_mut(at);
         let (Some(last), Some(next)) = (before.last_mut(), rest.first()) else { continue };
-        if next.file.continues(&last.file)
-            && let (Some(span), Some(first)) = (last.spans.last_mut(), next.spans.first())
+        if let (Some(span), Some(first)) = (last.spans.last_mut(), next.spans.first())
+            && next.file.continues(&last.file, span.end)
         {
             span.end = first.t0;
         }
@@ -165,10 +119,8 @@ pub(super) fn join(files: &mut [CoveredFile]) {
 /// The ranges of files within `from..to`, in the order of their times.
 pub(super) fn find(files: &[CoveredFile], from: UnixTime, to: UnixTime) -> Vec<FoundRange> {
     let (from, to) = (from.as_nanos(), to.as_nanos());
-    let present = files.iter().filter(|file| file.absence.is_none());
-    present
-        .flat_map(|file| file.spans.iter().filter_map(move |span| file.range_in(span, from, to)))
-        .collect()
+    let present = spans_by_time(files).into_iter().filter(|(file, ..)| file.absence.is_none());
+    present.filter_map(|(file, _, span)| file.range_in(span, from, to)).collect()
 }
 
 /// The parts of an export: what was found, and silence where nothing was.
@@ -225,43 +177,66 @@ pub(super) fn gaps(files: &[CoveredFile], from: UnixTime, to: UnixTime) -> Vec<L
         }
     };
     let (mut cursor, mut last): (i64, Option<&CoveredFile>) = (i64::MIN, None);
-    for file in files {
-        for (number, span) in file.spans.iter().enumerate() {
-            if span.t0 > cursor {
-                let cause =
-                    if number > 0 { LogGapCause::ClockSet } else { cause_before(last, file) };
-                let is_listed = number > 0
-                    && file.gaps.iter().any(|gap| !gap.is_silence && gap.to.as_nanos() == span.t0);
-                if !is_listed {
-                    add(cursor, span.t0, cause, false);
-                }
-            }
-            if let Some(cause) = file.absence {
-                add(span.t0.max(cursor), span.end, cause, false);
-            }
-            cursor = cursor.max(span.end);
+    for (file, number, span) in spans_by_time(files) {
+        if span.t0 > cursor && !file.lists_gap_before(number, span) {
+            let cause = match number {
+                0 => cause_before(last, file, span.t0.saturating_sub(cursor)),
+                _ => LogGapCause::ClockSet,
+            };
+            let waited = if cause == LogGapCause::ServerDown { file.waited_nanos } else { 0 };
+            let since = span.t0.saturating_sub(waited).max(cursor);
+            add(cursor, since, cause, false);
+            add(since, span.t0, LogGapCause::Disk, false);
         }
-        if file.absence.is_none() {
-            for gap in &file.gaps {
-                add(gap.from.as_nanos(), gap.to.as_nanos(), gap.cause, gap.is_silence);
-            }
+        if let Some(cause) = file.absence {
+            add(span.t0.max(cursor), span.end, cause, false);
         }
-        last = Some(file);
+        (cursor, last) = (cursor.max(span.end), Some(file));
+    }
+    for file in files.iter().filter(|file| file.absence.is_none()) {
+        for gap in &file.gaps {
+            add(gap.from.as_nanos(), gap.to.as_nanos(), gap.cause, gap.is_silence);
+        }
     }
     add(cursor, i64::MAX, LogGapCause::NotRecorded, false);
     found.sort_by_key(|gap| (gap.from.as_nanos(), gap.to.as_nanos()));
     found
 }
 
-/// Why there is nothing between `last` and `next`.
-fn cause_before(last: Option<&CoveredFile>, next: &CoveredFile) -> LogGapCause {
+/// Every span with its file and its number there. A file that was begun before the clock was set
+/// has spans before and after those of other files.
+fn spans_by_time(files: &[CoveredFile]) -> Vec<(&CoveredFile, usize, &CoveredSpan)> {
+    let spans = files.iter().flat_map(|file| {
+        file.spans.iter().enumerate().map(move |(number, span)| (file, number, span))
+    });
+    let mut spans: Vec<_> = spans.collect();
+    spans.sort_by_key(|(.., span)| span.t0);
+    spans
+}
+
+/// Why there is nothing between `last` and `next` for `gap` nanoseconds.
+fn cause_before(last: Option<&CoveredFile>, next: &CoveredFile, gap: i64) -> LogGapCause {
     let Some(last) = last else { return LogGapCause::NotRecorded };
     // The numbers of segments begin anew with each run.
-    let is_new_run = next.segment.zip(last.segment).is_none_or(|(next, last)| next <= last);
-    match (is_new_run, last.is_stopped) {
-        (false, true) => LogGapCause::Stopped,
-        (false, false) if next.file.first_frame >= last.file.first_frame => LogGapCause::ClockSet,
-        _ => LogGapCause::ServerDown,
+    let (Some(number), Some(before)) = (next.segment, last.segment) else {
+        return LogGapCause::ServerDown;
+    };
+    if number <= before {
+        return LogGapCause::ServerDown;
+    }
+    if last.is_stopped {
+        return LogGapCause::Stopped;
+    }
+    if number > before + 1 {
+        // The files between them were removed while they were written.
+        return LogGapCause::FileMissing;
+    }
+    let end = last.file.first_frame.saturating_add(last.file.frames.0);
+    let missing = next.file.rate.span(Frames(next.file.first_frame.saturating_sub(end)));
+    match next.file.first_frame >= last.file.first_frame {
+        true if missing.as_nanos() > gap / 2 => LogGapCause::Disk,
+        true => LogGapCause::ClockSet,
+        false => LogGapCause::ServerDown,
     }
 }
 
@@ -276,10 +251,7 @@ fn spans_of(file: &LoggedFile, json: &Value) -> Vec<CoveredSpan> {
         ));
     }
     for change in list(json, "clock_changes") {
-        let seconds = |key: &str| change[key].as_f64().unwrap_or(0.0);
-        let millis = ((seconds("set_by_s") + seconds("suspended_s")) * 1e3).clamp(-1e13, 1e13);
-        #[allow(clippy::cast_possible_truncation, reason = "clamped")]
-        let nanos = (millis as i64).saturating_mul(1_000_000);
+        let nanos = nanos_of(&change["set_by_s"]).saturating_add(nanos_of(&change["suspended_s"]));
         steps.push((position_of(file, json, change["at_frame"].as_u64().unwrap_or(0)), nanos));
     }
     steps.sort_unstable();
@@ -337,6 +309,13 @@ fn gaps_of(covered: &CoveredFile, json: &Value) -> Vec<LogGap> {
         Some(LogGap { from, to, cause, is_silence })
     };
     list(json, "gaps").filter_map(gap).collect()
+}
+
+/// Seconds of a sidecar, which have whole milliseconds.
+fn nanos_of(seconds: &Value) -> i64 {
+    let millis = (seconds.as_f64().unwrap_or(0.0) * 1e3).round().clamp(-9e12, 9e12);
+    #[allow(clippy::cast_possible_truncation, reason = "clamped")]
+    (millis as i64).saturating_mul(1_000_000)
 }
 
 fn list<'a>(json: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

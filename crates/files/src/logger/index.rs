@@ -1,10 +1,12 @@
 //! The index on the disk: reads it, appends to it, and adds files that it does not have.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use aulos_engine::recorder::UnixTime;
 use aulos_io::confined_open::{open_regular_beneath, open_root};
 
 use super::index_line::{FIRST_PREV, IndexEntry, IndexLine, LoggedFile};
@@ -75,6 +77,7 @@ impl IndexContents {
 /// An index that is written. One process writes it: the one that records into the folder.
 #[derive(Debug)]
 pub(super) struct IndexWriter {
+    path: PathBuf,
     file: File,
     seq: u64,
     head: String,
@@ -83,6 +86,8 @@ pub(super) struct IndexWriter {
     /// Every file that was ever closed.
     known: HashSet<String>,
     files: Vec<LoggedFile>,
+    /// The time behind the last frame of the last file, by its own clock.
+    last_end: Option<UnixTime>,
 }
 
 impl IndexWriter {
@@ -101,16 +106,19 @@ impl IndexWriter {
         });
         let files = contents.files();
         let mut index = Self {
+            path,
             file,
             seq: contents.next_seq(),
             head: contents.head().to_owned(),
             last: None,
             known: known.collect(),
             files,
+            last_end: None,
         };
         if let Some(last) = index.files.last() {
-            let segment =
-                read_sidecar(folder, &last.file).and_then(|it| it.json()["segment"].as_u64());
+            let sidecar = read_sidecar(folder, &last.file);
+            let segment = sidecar.as_ref().and_then(|it| it.json()["segment"].as_u64());
+            index.last_end = Some(sidecar.map_or_else(|| last.end(), |it| it.end));
             index.last = Some((segment.unwrap_or(u64::MAX - 1), last.clone()));
         }
         for (name, sidecar) in closed_sidecars(folder, recorder)? {
@@ -131,7 +139,7 @@ impl IndexWriter {
         self.append(&IndexEntry::Closed(logged.clone()))?;
         self.known.insert(file.to_owned());
         self.files.push(logged.clone());
-        self.last = Some((segment, logged));
+        (self.last, self.last_end) = (Some((segment, logged)), Some(sidecar.end));
         Ok(())
     }
 
@@ -145,6 +153,19 @@ impl IndexWriter {
             self.files.retain(|other| other.file != *file);
         }
         Ok(())
+    }
+
+    /// Whether the file that is open is the one at the path: not when the folder was removed, or
+    /// another disk is mounted there.
+    pub(super) fn is_current(&self) -> bool {
+        let identity = |of: io::Result<Metadata>| of.ok().map(|it| (it.dev(), it.ino()));
+        let open = identity(self.file.metadata());
+        open.is_some() && open == identity(std::fs::metadata(&self.path))
+    }
+
+    /// The time behind the last frame of the last file.
+    pub(super) const fn last_end(&self) -> Option<UnixTime> {
+        self.last_end
     }
 
     /// The hash of the last line, and the number of lines.

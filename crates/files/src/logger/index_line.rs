@@ -97,9 +97,9 @@ impl LoggedFile {
         Some((segment, logged))
     }
 
-    /// Whether this file continues `last` in time and frames.
-    pub(super) fn continues(&self, last: &Self) -> bool {
-        let step = self.t0.as_nanos().saturating_sub(last.end().as_nanos());
+    /// Whether this file continues `last`, which ended at `end`, in time and frames.
+    pub(super) fn continues(&self, last: &Self, end: i64) -> bool {
+        let step = self.t0.as_nanos().saturating_sub(end);
         self.rate == last.rate
             && self.first_frame == last.first_frame.saturating_add(last.frames.0)
             && step.unsigned_abs() <= MAX_JOIN_NANOS

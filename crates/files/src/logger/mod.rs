@@ -17,6 +17,7 @@
 mod catalog;
 mod coverage;
 mod export;
+mod gap;
 mod holds;
 mod index;
 mod index_line;
@@ -26,13 +27,14 @@ mod report;
 mod verify;
 
 pub use catalog::{LoggerCatalog, LoggerError};
-pub use coverage::{ExportPart, FoundRange, LogGap, LogGapCause};
+pub use coverage::{ExportPart, FoundRange};
 pub use export::{
     ExportError, ExportOutput, ExportSummary, MAX_EXPORT, exact_bits, export_log, note_export,
 };
+pub use gap::{LogGap, LogGapCause};
 pub use holds::{Hold, MAX_REASON_BYTES, add_hold, list_holds, release_hold};
 pub use index_line::LoggedFile;
 pub use local_time::{LocalTimeError, local_text, parse_local_time};
-pub use observer::LoggerIndex;
+pub use observer::{IndexState, LoggerIndex};
 pub use report::LogReport;
 pub use verify::{VerifyProblem, VerifyReport, verify_log};

@@ -19,9 +19,29 @@ pub struct LoggerIndex {
     folder: PathBuf,
     recorder: String,
     writer: Mutex<Option<IndexWriter>>,
-    /// A copy, so that `head` does not wait for the disk.
-    head: Mutex<Option<(String, u64)>>,
+    /// A copy, so that nobody waits for the disk.
+    state: Mutex<Option<IndexState>>,
     on_error: Box<dyn Fn(&io::Error) + Send + Sync>,
+}
+
+/// State of an index that is open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexState {
+    /// The hash of the last line.
+    pub head: String,
+    /// Number of lines.
+    pub lines: u64,
+    /// The time behind the last frame of the last file.
+    pub last_end: Option<UnixTime>,
+}
+
+impl IndexState {
+    /// The state of an index with this head.
+    #[must_use]
+    pub const fn new(head: String, lines: u64, last_end: Option<UnixTime>) -> Self {
+        Self { head, lines, last_end }
+    }
 }
 
 impl LoggerIndex {
@@ -32,28 +52,30 @@ impl LoggerIndex {
         on_error: impl Fn(&io::Error) + Send + Sync + 'static,
     ) -> Self {
         let (folder, recorder) = (folder.to_owned(), recorder.to_owned());
-        let (writer, head) = (Mutex::new(None), Mutex::new(None));
-        Self { folder, recorder, writer, head, on_error: Box::new(on_error) }
+        let (writer, state) = (Mutex::new(None), Mutex::new(None));
+        Self { folder, recorder, writer, state, on_error: Box::new(on_error) }
     }
 
-    /// The hash of the last line and the number of lines; `None` before the index is open. Does
-    /// not wait for the disk.
+    /// The state of the index; `None` before it is open. Does not wait for the disk.
     #[must_use]
-    pub fn head(&self) -> Option<(String, u64)> {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn state(&self) -> Option<IndexState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Works on the open index; after an error it is opened anew the next time.
+    /// Works on the open index; after an error, or when it was replaced, it is opened anew.
     fn with_writer(&self, work: impl FnOnce(&mut IndexWriter) -> io::Result<()>) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.take_if(|open| !open.is_current());
         let done = match &mut *writer {
             Some(open) => work(open),
             closed => IndexWriter::open(&self.folder, &self.recorder)
                 .and_then(|open| work(closed.insert(open))),
         };
-        let head = writer.as_ref().map(IndexWriter::head);
-        *self.head.lock().unwrap_or_else(PoisonError::into_inner) =
-            head.map(|(head, lines)| (head.to_owned(), lines));
+        let state = writer.as_ref().map(|open| {
+            let (head, lines) = open.head();
+            IndexState::new(head.to_owned(), lines, open.last_end())
+        });
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
         if let Err(error) = done {
             *writer = None;
             (self.on_error)(&error);

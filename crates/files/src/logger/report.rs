@@ -6,7 +6,8 @@ use aulos_engine::recorder::UnixTime;
 use serde_json::{Value, json};
 
 use super::catalog::LoggerCatalog;
-use super::coverage::{FoundRange, LogGap};
+use super::coverage::FoundRange;
+use super::gap::LogGap;
 use super::holds::Hold;
 use super::local_time::{LocalTimeError, local_text};
 
@@ -77,8 +78,8 @@ impl LogReport {
         Ok(text)
     }
 
-    /// An object with `station`, `from`, `to`, `log`, `files`, `gaps` and `left_out`. Times are texts in
-    /// `zone`, and Unix time in nanoseconds where a name ends with `_ns`.
+    /// An object with `station`, `from`, `to`, `log`, `files`, `gaps` and `left_out`. Times are
+    /// texts in `zone`, and Unix time in nanoseconds where a name ends with `_ns`.
     ///
     /// # Errors
     /// [`LocalTimeError::UnknownZone`].

@@ -28,6 +28,11 @@ pub struct RecordingConfig {
     pub retention: RetentionRules,
     /// How much a crash may lose.
     pub durability: Durability,
+    /// Record only while the folder is on another file system than `/`: a disk that is not mounted
+    /// would otherwise leave its recordings on that of the system.
+    pub must_be_mounted: bool,
+    /// For how long the folder could not be used before, which the first sidecar says.
+    pub waited: Option<Span>,
     /// Whether the sidecar is kept when its file is complete. Without it nothing is ever deleted.
     pub keep_sidecar: bool,
 }
@@ -71,6 +76,8 @@ impl RecordingConfig {
             recorder: RecorderConfig::default(),
             retention: RetentionRules::default(),
             durability: Durability::default(),
+            must_be_mounted: false,
+            waited: None,
             keep_sidecar: true,
         })
     }

@@ -348,6 +348,7 @@ impl RecorderJob {
                 error,
             }
         })?;
+        file.sidecar.waited = self.config.waited.take();
         file.flush_due = now + self.config.durability.flush_interval;
         self.sync_due = now + self.sync_interval().unwrap_or(Span::ZERO);
         self.last_metadata = Some((file.metadata.clone(), start));

@@ -75,6 +75,7 @@ impl SegmentFile {
             markers: Vec::new(),
             clock_changes: Vec::new(),
             lost: Frames::ZERO,
+            waited: None,
             loudness: SegmentLoudness::default(),
         };
         let PreparedFile { name, output, .. } = prepared;

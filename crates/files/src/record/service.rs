@@ -83,7 +83,9 @@ impl RecorderService {
         observers: Vec<Arc<dyn CompletionObserver>>,
         tap: RecordTapReader,
     ) -> Result<RecorderHandle, RecorderError> {
-        let folder = RecordingFolder::new(&config.folder)
+        let open =
+            if config.must_be_mounted { RecordingFolder::mounted } else { RecordingFolder::new };
+        let folder = open(&config.folder)
             .and_then(|folder| Ok((folder.device()?, folder)))
             .map_err(|error| RecorderError::Folder { path: config.folder.clone(), error })?;
         let (device, folder) = folder;

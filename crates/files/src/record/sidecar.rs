@@ -28,6 +28,8 @@ pub(super) struct Sidecar {
     /// Changes of the wall clock, each with the first frame after it.
     pub(super) clock_changes: Vec<(MediaTime, ClockChange)>,
     pub(super) lost: Frames,
+    /// For how long before the file its folder could not be used.
+    pub(super) waited: Option<Span>,
     pub(super) loudness: SegmentLoudness,
 }
 
@@ -149,7 +151,7 @@ impl Sidecar {
 
     fn common_fields(&self, file: &str) -> Value {
         let file = file.rsplit('/').next().unwrap_or(file);
-        json!({
+        let mut json = json!({
             "written_by": WRITER,
             "recorder": self.recorder,
             "file": file,
@@ -161,7 +163,11 @@ impl Sidecar {
             "channels": self.layout.channels(),
             "clock_changes": self.clock_changes.iter().map(clock_change_to_json).collect::<Value>(),
             "markers": self.markers.iter().map(marker_to_json).collect::<Value>(),
-        })
+        });
+        if let Some(waited) = self.waited {
+            json["waited_s"] = json!(round_to_millis(waited));
+        }
+        json
     }
 }
 

@@ -52,13 +52,21 @@ pub(super) struct FolderEntry {
 #[derive(Debug)]
 pub(super) struct RecordingFolder {
     path: PathBuf,
+    must_be_mounted: bool,
 }
 
 impl RecordingFolder {
     /// Creates the folder if it is missing.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        Ok(Self { path: path.canonicalize()? })
+        Ok(Self { path: path.canonicalize()?, must_be_mounted: false })
+    }
+
+    /// The same on another file system than `/`; otherwise nothing is created.
+    pub(super) fn mounted(path: &Path) -> io::Result<Self> {
+        let existing = path.ancestors().find(|path| path.exists()).unwrap_or(path);
+        check_mounted(existing)?;
+        Ok(Self { must_be_mounted: true, ..Self::new(path)? })
     }
 
     /// Number of the device, which identifies a disk.
@@ -74,11 +82,23 @@ impl RecordingFolder {
     /// disk was unmounted, and a new folder would be on another one.
     fn create_parents(&self, name: &str) -> io::Result<()> {
         fs::metadata(&self.path)?;
+        if self.must_be_mounted {
+            check_mounted(&self.path)?;
+        }
         match self.path_of(name).parent() {
             Some(parent) => fs::create_dir_all(parent),
             None => Ok(()),
         }
     }
+}
+
+/// Checks that a folder is on another file system than `/`.
+fn check_mounted(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.dev() == fs::metadata("/")?.dev() {
+        let message = "it is on the file system of `/`, and its disk is not mounted";
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    }
+    Ok(())
 }
 
 impl RecordingStore for RecordingFolder {

@@ -6,6 +6,7 @@ mod folder;
 mod killed;
 mod logged;
 mod logged_day;
+mod logged_faults;
 mod markers;
 mod test_recorder;
 

@@ -6,7 +6,7 @@
 mod announcements;
 mod encoding;
 mod listen;
-mod log_head;
+mod log_watch;
 mod mount_monitor;
 mod mounts;
 mod overlays;

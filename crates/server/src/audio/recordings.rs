@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use aulos_config::{RecorderSettings, StationSettings};
 use aulos_control::backend::{RecordingEventKind, StationRecorderEvent};
-use aulos_core::{MediaTime, Span};
+use aulos_core::{Instant, MediaTime, Span};
 use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
     record_tap,
@@ -19,11 +19,12 @@ use aulos_engine::recorder::{
 use aulos_engine::station::StationHandle;
 use aulos_files::logger::LoggerIndex;
 use aulos_files::record::{
-    CompletionObserver, MarkerRequest, RecorderHandle, RecorderService, RecordingConfig,
+    CompletionObserver, FileOperation, MarkerRequest, RecorderEventKind, RecorderFault,
+    RecorderHandle, RecorderService, RecordingConfig,
 };
 use aulos_io::SystemClock;
 
-use super::log_head::DailyHead;
+use super::log_watch::LogWatch;
 use super::state::{AudioState, take_matching};
 use super::station_recorder::{KnownRecorder, RecorderSlot, StationRecorder};
 use crate::upload::Uploader;
@@ -52,7 +53,7 @@ pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[RecorderSe
                 kept
             }
             None => {
-                let slot = open_slot(record, number, inner);
+                let slot = open_slot(record, number, inner, None);
                 StationRecorder { config: record.clone(), slot }
             }
         });
@@ -84,12 +85,14 @@ pub(super) fn retry(inner: &mut AudioState) {
     let now = SystemClock::now();
     for number in 0..inner.stations.len() {
         let Some(running) = inner.station(number) else { continue };
-        let due = running.recordings.iter().position(
-            |one| matches!(one.slot, RecorderSlot::Unavailable { retry_at, .. } if now >= retry_at),
-        );
-        let Some(due) = due else { continue };
-        let record = running.recordings[due].config.clone();
-        let slot = open_slot(&record, number, inner);
+        let due = running.recordings.iter().enumerate().find_map(|(at, one)| match one.slot {
+            RecorderSlot::Unavailable { retry_at, since, .. } if now >= retry_at => {
+                Some((at, one.config.clone(), since))
+            }
+            _ => None,
+        });
+        let Some((due, record, since)) = due else { continue };
+        let slot = open_slot(&record, number, inner, Some(since));
         if let Some(one) = inner.station(number).and_then(|running| running.recordings.get_mut(due))
         {
             one.slot = slot;
@@ -133,22 +136,22 @@ pub(super) fn mark(
 
 /// Takes the events of all recorders since the last call.
 pub(super) fn take_events(inner: &mut AudioState) -> Vec<StationRecorderEvent> {
-    let mut all = Vec::new();
     let manager = &mut inner.recorder_manager;
+    let mut all = std::mem::take(&mut manager.events);
     let Some((_, events)) = &mut manager.recorders else { return all };
     while let Ok(event) = events.try_recv() {
-        let Some(known) = manager.known.get(&*event.recorder) else { continue };
+        let Some(known) = manager.known.get_mut(&*event.recorder) else { continue };
+        let gap = known.logger.as_mut().and_then(|log| log.handle_event(&event));
         let (station, recorder) = (known.station.clone(), event.recorder.to_string());
-        all.push(StationRecorderEvent {
-            station,
-            recorder,
-            kind: RecordingEventKind::Recorder(event.kind),
-        });
+        for kind in [Some(RecordingEventKind::Recorder(event.kind)), gap].into_iter().flatten() {
+            let (station, recorder) = (station.clone(), recorder.clone());
+            all.push(StationRecorderEvent { station, recorder, kind });
+        }
     }
+    let now = SystemClock::now();
     for (recorder, known) in &mut manager.known {
-        if let Some(head) = known.logger.as_mut().and_then(DailyHead::poll) {
+        for kind in known.logger.as_mut().map(|log| log.poll(now)).unwrap_or_default() {
             let (station, recorder) = (known.station.clone(), recorder.clone());
-            let kind = RecordingEventKind::LogHead(head);
             all.push(StationRecorderEvent { station, recorder, kind });
         }
         for event in known.uploader.iter().flat_map(Uploader::take_events) {
@@ -179,28 +182,60 @@ pub(super) fn stop(inner: &mut AudioState, limit: Span) {
     }
 }
 
-fn open_slot(record: &RecorderSettings, number: usize, inner: &mut AudioState) -> RecorderSlot {
-    match open_recorder(record, number, inner) {
+/// `since` is when the folder was found to be unusable before.
+fn open_slot(
+    record: &RecorderSettings,
+    number: usize,
+    inner: &mut AudioState,
+    since: Option<Instant>,
+) -> RecorderSlot {
+    let now = SystemClock::now();
+    match open_recorder(record, number, inner, since.map(|since| now - since)) {
         Ok(handle) => {
             if record.start {
                 // A new recorder is idle, so the command cannot be refused.
                 let _ = handle.command(RecorderCommand::Start, CommandTime::Now);
+            }
+            if since.is_some() {
+                add_event(inner, number, record, RecorderEventKind::Recovered);
             }
             RecorderSlot::Open(handle)
         }
         Err(error) => {
             let RecordingConfig { folder, name, .. } = &record.recording;
             let trouble = format!("cannot record to {}: {error}", folder.display());
-            tracing::warn!(recorder = name, dir = %folder.display(), %error, "cannot record");
-            RecorderSlot::Unavailable { trouble, retry_at: SystemClock::now() + RETRY_INTERVAL }
+            if since.is_none() {
+                tracing::warn!(recorder = name, dir = %folder.display(), %error, "cannot record");
+                let (operation, path) = (FileOperation::Create, folder.clone());
+                let fault =
+                    RecorderFault { operation, path, error: Arc::new(io::Error::other(error)) };
+                add_event(inner, number, record, RecorderEventKind::Failed(fault));
+            }
+            let (retry_at, since) = (now + RETRY_INTERVAL, since.unwrap_or(now));
+            RecorderSlot::Unavailable { trouble, retry_at, since }
         }
     }
+}
+
+/// Adds an event of a recorder that has no thread.
+fn add_event(
+    inner: &mut AudioState,
+    number: usize,
+    record: &RecorderSettings,
+    kind: RecorderEventKind,
+) {
+    let Some(station) = inner.station(number).map(|running| running.config.name.clone()) else {
+        return;
+    };
+    let (recorder, kind) = (record.recording.name.clone(), RecordingEventKind::Recorder(kind));
+    inner.recorder_manager.events.push(StationRecorderEvent { station, recorder, kind });
 }
 
 fn open_recorder(
     record: &RecorderSettings,
     number: usize,
     inner: &mut AudioState,
+    waited: Option<Span>,
 ) -> Result<RecorderHandle, String> {
     if inner.recorder_manager.recorders.is_none() {
         inner.recorder_manager.recorders = Some(RecorderService::start().map_err(error_text)?);
@@ -228,11 +263,12 @@ fn open_recorder(
         logger.clone().map(|index| index as Arc<dyn CompletionObserver>),
     ];
     let observers = observers.into_iter().flatten().collect();
-    let known = KnownRecorder { station, uploader, logger: logger.map(DailyHead::new) };
+    let logger = logger.map(|index| LogWatch::new(index, waited));
+    let known = KnownRecorder { station, uploader, logger };
     let manager = &mut inner.recorder_manager;
     let Some((recorders, _)) = &mut manager.recorders else { return Err(String::new()) };
     let handle = recorders
-        .add(record.recording.clone(), observers, tap_reader)
+        .add(RecordingConfig { waited, ..record.recording.clone() }, observers, tap_reader)
         .map_err(|error| error.to_string())?;
     manager.known.insert(record.recording.name.clone(), known);
     Ok(handle)

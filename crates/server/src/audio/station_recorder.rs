@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use aulos_config::RecorderSettings;
-use aulos_control::backend::RecorderState;
+use aulos_control::backend::{RecorderState, StationRecorderEvent};
 use aulos_core::Instant;
 use aulos_files::record::{RecorderEvent, RecorderHandle, RecorderService, RecorderStatus};
 use aulos_rt::channel::Receiver;
 
-use super::log_head::DailyHead;
+use super::log_watch::LogWatch;
 use crate::upload::{UploadWorker, Uploader};
 
 /// State that all recorders of the server share.
@@ -18,6 +18,8 @@ pub(super) struct RecorderManager {
     pub(super) recorders: Option<(RecorderService, Receiver<RecorderEvent>)>,
     /// Station and upload target of every recorder so far, by the recorder's name.
     pub(super) known: HashMap<String, KnownRecorder>,
+    /// Events of recorders whose folder cannot be used.
+    pub(super) events: Vec<StationRecorderEvent>,
     /// The thread that uploads.
     pub(super) upload_worker: UploadWorker,
 }
@@ -27,7 +29,7 @@ pub(super) struct RecorderManager {
 pub(super) struct KnownRecorder {
     pub(super) station: String,
     pub(super) uploader: Option<Uploader>,
-    pub(super) logger: Option<DailyHead>,
+    pub(super) logger: Option<LogWatch>,
 }
 
 /// A recorder of a running station.
@@ -42,8 +44,8 @@ pub(super) struct StationRecorder {
 pub(super) enum RecorderSlot {
     /// Open.
     Open(RecorderHandle),
-    /// Waits to be opened again.
-    Unavailable { trouble: String, retry_at: Instant },
+    /// Waits to be opened again, since `since`.
+    Unavailable { trouble: String, retry_at: Instant, since: Instant },
 }
 
 impl StationRecorder {

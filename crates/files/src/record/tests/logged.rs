@@ -21,15 +21,25 @@ use crate::record::{CompletionObserver as _, RecordingConfig};
 /// Seconds from the start of one run to the start of the next.
 const RUN_EVERY_S: i64 = 25;
 
-fn logged(folder: &Arc<ScratchDir>, change: impl FnOnce(&mut RecordingConfig)) -> TestRecorder {
-    let index = LoggerIndex::new(folder.path(), "hall", |error| panic!("{error}"));
-    let path = folder.path().to_owned();
+pub(super) fn logged(
+    folder: &Arc<ScratchDir>,
+    change: impl FnOnce(&mut RecordingConfig),
+) -> TestRecorder {
+    logged_at(folder.path(), folder, change)
+}
+
+pub(super) fn logged_at(
+    path: &Path,
+    folder: &Arc<ScratchDir>,
+    change: impl FnOnce(&mut RecordingConfig),
+) -> TestRecorder {
+    let index = LoggerIndex::new(path, "hall", |error| panic!("{error}"));
     let change = |config: &mut RecordingConfig| {
         config.format = "flac:24".parse().unwrap();
         config.recorder.rotation.duration = Some(Span::from_secs(2));
         change(config);
     };
-    TestRecorder::observed(&path, folder.clone(), change, vec![Arc::new(index)])
+    TestRecorder::observed(path, folder.clone(), change, vec![Arc::new(index)])
 }
 
 /// A run of the program that begins `after` the first one, and is killed.
@@ -59,7 +69,7 @@ fn recorded_day(name: &str, runs: i64) -> Arc<ScratchDir> {
 }
 
 /// The complete files by their sidecars: start in nanoseconds, first frame, frames.
-fn sidecars(folder: &ScratchDir) -> Vec<(i64, u64, u64, PathBuf)> {
+pub(super) fn sidecars(folder: &ScratchDir) -> Vec<(i64, u64, u64, PathBuf)> {
     let paths = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<_> = paths
         .filter(|path| path.extension().is_some_and(|ending| ending == "flac"))
