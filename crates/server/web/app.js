@@ -4,6 +4,7 @@ import { Events } from "./eventlog.js";
 import { html, render, useEffect, useRef } from "./html.js";
 import { PlayerBar } from "./listen.js";
 import { Live } from "./live.js";
+import { Logs, hasLogs } from "./logs.js";
 import { Recordings } from "./recordings.js";
 import { Relays } from "./relays.js";
 import { Rooms } from "./rooms.js";
@@ -27,7 +28,7 @@ function Trouble() {
 const CONNECTION = { connecting: "connecting", lost: "connection lost", refused: "login required" };
 
 /** The views in the order of the navigation: address, name and content; and the method that a role needs to see one. */
-const VIEWS = [["live", "Live", Live], ["rooms", "Rooms", Rooms], ["recordings", "Recordings", Recordings, "Aulos.StartRecording"], ["relays", "Outputs", Relays], ["events", "Events", Events], ["system", "System", System]];
+const VIEWS = [["live", "Live", Live], ["rooms", "Rooms", Rooms], ["recordings", "Recordings", Recordings, "Aulos.StartRecording"], ["logs", "Logs", Logs, "Aulos.GetLog"], ["relays", "Outputs", Relays], ["events", "Events", Events], ["system", "System", System]];
 
 /** Where an address leads to no view, as after a typing error or in an old bookmark. */
 function Unknown({ name }) {
@@ -57,7 +58,7 @@ function App() {
   return html`
     <header class="top">
       <a class="brand" href="#/" aria-label="aulos, live view"><svg viewBox="0 0 16 16" width="20" height="20" aria-hidden="true"><path d="M7 1 3 15M9 1l4 14" stroke="currentColor" stroke-width="2" stroke-linecap="round"/></svg>aulos</a>
-      <nav aria-label="Views">${VIEWS.filter(([,,, method]) => !method || may(method)).map(([address, name]) => html`<a key=${address} href=${address === "live" ? "#/" : "#/" + address} aria-current=${page === address ? "page" : undefined}>${name}${address === "events" && open > 0 ? html` <span class="badge">${open > 99 ? "99+" : open}<span class="visually-hidden"> not acknowledged</span></span>` : ""}</a>`)}</nav>
+      <nav aria-label="Views">${VIEWS.filter(([address,,, method]) => (!method || may(method)) && (address !== "logs" || hasLogs())).map(([address, name]) => html`<a key=${address} href=${address === "live" ? "#/" : "#/" + address} aria-current=${page === address ? "page" : undefined}>${name}${address === "events" && open > 0 ? html` <span class="badge">${open > 99 ? "99+" : open}<span class="visually-hidden"> not acknowledged</span></span>` : ""}</a>`)}</nav>
       <p id="link" class=${"link " + link.value}><span class="dot" aria-hidden="true"></span><span>${CONNECTION[link.value] ?? host}</span></p>
     </header>
     <main id="main" tabindex="-1"><${View}/></main>

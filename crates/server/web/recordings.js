@@ -99,7 +99,7 @@ export function Recordings() {
       error => { if (!ends) setFound(held => ({ ...held, problem: error.message })); });
     return () => { ends = true; };
   }, [changes, limit, mayRead, link.value === "connected"]);
-  const all = stations.value.flatMap(station => station.recorders.map(recorder => ({ station: station.name, recorder })));
+  const all = stations.value.flatMap(station => station.recorders.filter(one => !one.log).map(recorder => ({ station: station.name, recorder })));
   const entryOf = (station, name) => found.recorders?.find(one => one.station === station && one.recorder === name);
   if (!status.value) return html`<h1>Recordings</h1><p class="dim">${link.value === "connecting" ? "Connecting" : "No connection to the server"}</p>`;
   return html`<div class="heading"><h1>Recordings</h1>${link.value === "connected" ? "" : html`<span class="state lost"><span class="dot" aria-hidden="true"></span>Connection lost</span>`}</div>

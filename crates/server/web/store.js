@@ -23,7 +23,7 @@ export const unacknowledged = signal(0);
 /** Changes whenever a recorder has begun or completed a file. */
 export const recordingChanges = signal(0);
 
-const VIEWS = ["rooms", "recordings", "relays", "events", "system"];
+const VIEWS = ["rooms", "recordings", "logs", "relays", "events", "system"];
 
 /** Where the addresses of the server are relative to this document. */
 const root = document.querySelector("meta[name=aulos-root]")?.content ?? "";

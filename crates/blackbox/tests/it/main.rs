@@ -52,6 +52,7 @@ mod music_assistant;
 mod nats;
 mod page;
 mod page_hours;
+mod page_logs;
 mod page_operation;
 mod page_pictures;
 mod page_proxy;

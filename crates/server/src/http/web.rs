@@ -63,6 +63,7 @@ const FILES: &[EmbeddedFile] = files! {
     SCRIPT "history.js",
     SCRIPT "html.js",
     SCRIPT "live.js",
+    SCRIPT "logs.js",
     SCRIPT "listen.js",
     SCRIPT "meter.js",
     SCRIPT "meters.js",
