@@ -421,7 +421,7 @@ sources = ["icecast://127.0.0.1:8002/twice"]
         "aulos.toml:10:54: a secret of 3 bytes is too short",
         "aulos.toml:11:58: /does/not/exist: ",
         "`station.a.sources.6` has two of `password`, `password_file` and `password_env`",
-        "aulos.toml:14:11: `password` requires an icecast: or snapcast: source",
+        "aulos.toml:14:11: `password` requires an icecast: or snapcast: or srt: source",
         "aulos.toml:18:12: duplicate mount `/twice` at 127.0.0.1:8002",
     ] {
         assert!(told.contains(line), "{line}\n{told}");

@@ -181,6 +181,7 @@ impl SrtLink {
             flush(open);
         }
         self.problem = None;
+        self.retry.set(None);
         self.close_socket();
     }
 

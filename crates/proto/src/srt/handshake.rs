@@ -3,8 +3,8 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use super::packet::{put, word};
 use super::sequence::Sequence;
+use super::words::{put, word};
 
 /// A handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl RejectCode {
     /// The passphrases differ.
     pub const BAD_SECRET: Self = Self(1_010);
     /// One side has a passphrase and the other one none.
-    pub const UNSECURE: Self = Self(1_011);
+    pub const UNPROTECTED: Self = Self(1_011);
     /// Files and live streams do not go together.
     pub const MESSAGE_API: Self = Self(1_012);
     /// A filter of packets that the other side has not got.
@@ -137,7 +137,7 @@ impl fmt::Display for RejectCode {
             Self::CLOSE => "the listener is closing",
             Self::VERSION => "another version of SRT",
             Self::BAD_SECRET => "the passphrases differ",
-            Self::UNSECURE => "one side has a passphrase and the other one none",
+            Self::UNPROTECTED => "one side has a passphrase and the other one none",
             Self::MESSAGE_API => "a file and no live stream",
             Self::FILTER => "a packet filter",
             Self::GROUP => "a group of connections",

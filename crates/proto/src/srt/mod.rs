@@ -1,8 +1,8 @@
 //! The packets of SRT (draft-sharabayko-srt-01), live mode: data, handshakes, reports, keys.
 //!
 //! ```text
-//!  datagram -> Packet::parse -> Data    { sequence, message, timestamp, payload }
-//!                            -> Control { kind: Handshake | Ack | Nak | ... }
+//!  datagram -> SrtPacket::parse -> Data    { sequence, message, timestamp, payload }
+//!                            -> SrtControl { kind: Handshake | Ack | Nak | ... }
 //! ```
 //!
 //! This is the wire format alone: a packet that parses is well formed, and nothing more is known of
@@ -13,6 +13,7 @@ mod handshake;
 mod key_material;
 mod packet;
 mod sequence;
+mod words;
 
 pub use handshake::{
     Extensions, Handshake, HandshakeKind, HandshakeTime, INDUCTION_MAGIC, MAX_STREAM_ID,
@@ -20,8 +21,8 @@ pub use handshake::{
 };
 pub use key_material::{KeyMaterial, KeyParity, KeySlots, MAX_WRAPPED, SALT_BYTES};
 pub use packet::{
-    Acknowledgement, Control, ControlKind, DataPacket, HEADER_BYTES, LossRange, LossRanges,
-    MAX_PAYLOAD, Packet,
+    Acknowledgement, ControlKind, DataPacket, HEADER_BYTES, LossRange, LossRanges, MAX_PAYLOAD,
+    SrtControl, SrtPacket,
 };
 pub use sequence::Sequence;
 

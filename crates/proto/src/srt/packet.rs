@@ -2,15 +2,16 @@
 
 use super::handshake::Handshake;
 use super::sequence::Sequence;
+use super::words::{put, word};
 
 /// A datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the first bit has two values")]
-pub enum Packet<'a> {
+pub enum SrtPacket<'a> {
     /// A piece of the stream.
     Data(DataPacket<'a>),
     /// Anything else.
-    Control(Control<'a>),
+    Control(SrtControl<'a>),
 }
 
 /// A piece of the stream. In live mode each is a message of its own.
@@ -36,7 +37,7 @@ pub struct DataPacket<'a> {
 /// A control packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the fields of the standard")]
-pub struct Control<'a> {
+pub struct SrtControl<'a> {
     /// Microseconds since the sender's connection began.
     pub timestamp: u32,
     /// The socket id of the receiver; 0 in the first packet of a caller.
@@ -94,7 +95,7 @@ pub type LossRange = (Sequence, Sequence);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossRanges<'a>(&'a [u8]);
 
-impl<'a> Packet<'a> {
+impl<'a> SrtPacket<'a> {
     /// Reads a datagram; `None` if it is no well-formed packet.
     #[must_use]
     pub fn parse(datagram: &'a [u8]) -> Option<Self> {
@@ -112,7 +113,7 @@ impl<'a> Packet<'a> {
             }));
         }
         let kind = parse_kind(field::kind(first), field::subtype(first), second, body)?;
-        Some(Self::Control(Control { timestamp, destination, kind }))
+        Some(Self::Control(SrtControl { timestamp, destination, kind }))
     }
 
     /// Appends the datagram to `out`.
@@ -131,7 +132,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-impl Control<'_> {
+impl SrtControl<'_> {
     fn emit(&self, out: &mut Vec<u8>) {
         let (kind, subtype, info) = match &self.kind {
             ControlKind::Handshake(_) => (0, 0, 0),
@@ -239,15 +240,6 @@ fn parse_ack(number: u32, body: &[u8]) -> Option<Acknowledgement> {
         rates: rates
             .map_or_else(Default::default, |((packets, link), bytes)| (packets, link, bytes)),
     })
-}
-
-pub(super) fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk()?;
-    Some((u32::from_be_bytes(*word), rest))
-}
-
-pub(super) fn put<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
-    words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
 }
 
 fn words(header: [u8; HEADER_BYTES]) -> [u32; 4] {

@@ -4,15 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn round_trip(packet: &Packet<'_>) -> Vec<u8> {
+fn round_trip(packet: &SrtPacket<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     packet.emit(&mut bytes);
-    assert_eq!(Packet::parse(&bytes).as_ref(), Some(packet));
+    assert_eq!(SrtPacket::parse(&bytes).as_ref(), Some(packet));
     bytes
 }
 
-fn control(kind: ControlKind<'_>) -> Packet<'_> {
-    Packet::Control(Control { timestamp: 0x0102_0304, destination: 0x0506_0708, kind })
+fn control(kind: ControlKind<'_>) -> SrtPacket<'_> {
+    SrtPacket::Control(SrtControl { timestamp: 0x0102_0304, destination: 0x0506_0708, kind })
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_data_packet_has_the_layout_of_the_standard() {
         destination: 7,
         payload: &[0x47, 1],
     };
-    let bytes = round_trip(&Packet::Data(data));
+    let bytes = round_trip(&SrtPacket::Data(data));
     // PP 11, O 0, KK 10, R 1.
     let expected = [1, 2, 3, 4, 0b1101_0100, 0, 0, 5, 10, 11, 12, 13, 0, 0, 0, 7, 0x47, 1];
     assert_eq!(bytes, expected);
@@ -50,7 +50,8 @@ fn reports_have_the_layout_of_the_standard() {
     let ranges = LossRanges::write(lost.into_iter(), 10, &mut list);
     let bytes = round_trip(&control(ControlKind::Nak(ranges)));
     assert_eq!(bytes[16..], [0, 0, 0, 5, 0x80, 0, 0, 8, 0, 0, 0, 11]);
-    let Some(Packet::Control(Control { kind: ControlKind::Nak(read), .. })) = Packet::parse(&bytes)
+    let Some(SrtPacket::Control(SrtControl { kind: ControlKind::Nak(read), .. })) =
+        SrtPacket::parse(&bytes)
     else {
         panic!()
     };
@@ -119,8 +120,8 @@ fn extensions_beyond_the_datagram_are_refused() {
     let bytes = round_trip(&control(ControlKind::Handshake(Box::new(handshake))));
     let mut longer = bytes.clone();
     longer[67] = 3;
-    assert_eq!(Packet::parse(&longer), None);
-    assert_eq!(Packet::parse(&bytes[..60]), None, "the fixed part is cut");
+    assert_eq!(SrtPacket::parse(&longer), None);
+    assert_eq!(SrtPacket::parse(&bytes[..60]), None, "the fixed part is cut");
 }
 
 #[test]
@@ -151,10 +152,10 @@ proptest! {
         if let (Some(kind), [first, second, ..]) = (kind, &mut bytes[..]) {
             (*first, *second) = (0x80, kind);
         }
-        if let Some(packet) = Packet::parse(&bytes) {
+        if let Some(packet) = SrtPacket::parse(&bytes) {
             let mut again = Vec::new();
             packet.emit(&mut again);
-            prop_assert!(Packet::parse(&again).is_some());
+            prop_assert!(SrtPacket::parse(&again).is_some());
         }
         drop(KeyMaterial::parse(&bytes).map(|key| key.emit()));
     }

@@ -4,15 +4,15 @@ use core::net::SocketAddr;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::srt::{
-    Control, ControlKind, Extensions, Handshake, HandshakeKind, HandshakeTime, INDUCTION_MAGIC,
-    KeyParity, Packet, RejectCode, Sequence, SrtFlags,
+    ControlKind, Extensions, Handshake, HandshakeKind, HandshakeTime, INDUCTION_MAGIC, KeyParity,
+    RejectCode, Sequence, SrtControl, SrtFlags, SrtPacket,
 };
 
+use super::agreement::{Agreement, Decision, Ends, SRT_VERSION, wire_time};
 use super::config::SrtConfig;
-use super::connection::{Agreement, Encryption, Ends, wire_time};
-use super::endpoint::{Outputs, SrtCloseReason};
+use super::encryption::{Encryption, REFUSED_KEY};
 use super::keys::Keys;
-use super::listener::Decision;
+use super::output::{Outputs, SrtCloseReason};
 use super::receiver::WINDOW_PACKETS;
 use super::secret::SecretNumbers;
 
@@ -74,8 +74,8 @@ impl Caller {
         }
         self.retry_at = now + RETRY_INTERVAL;
         let kind = ControlKind::Handshake(Box::new(self.request()));
-        let control = Control { timestamp: wire_time(now, self.started), destination: 0, kind };
-        out.transmit(self.peer, &Packet::Control(control));
+        let control = SrtControl { timestamp: wire_time(now, self.started), destination: 0, kind };
+        out.transmit(self.peer, &SrtPacket::Control(control));
         None
     }
 
@@ -87,7 +87,7 @@ impl Caller {
         &mut self,
         now: Instant,
         from: SocketAddr,
-        control: &Control<'_>,
+        control: &SrtControl<'_>,
     ) -> Decision {
         let ControlKind::Handshake(handshake) = &control.kind else { return Decision::Ignore };
         if from != self.peer || control.destination != self.socket {
@@ -102,7 +102,7 @@ impl Caller {
                 let kind = ControlKind::Handshake(Box::new(self.request()));
                 self.retry_at += RETRY_INTERVAL;
                 let timestamp = wire_time(now, self.started);
-                Decision::Answer(Control { timestamp, destination: 0, kind })
+                Decision::Answer(SrtControl { timestamp, destination: 0, kind })
             }
             (Step::Conclusion(_), HandshakeKind::Conclusion) => {
                 self.conclude(now, control.timestamp, handshake)
@@ -121,9 +121,9 @@ impl Caller {
         let encryption = match (self.config.passphrase.clone(), self.keys.take()) {
             (Some(passphrase), Some(keys)) => {
                 if answer.extensions.key != self.key_message {
-                    let is_refused = answer.extensions.key.as_deref() == Some(&WRONG_SECRET);
+                    let is_refused = answer.extensions.key.as_deref() == Some(&REFUSED_KEY);
                     let code =
-                        if is_refused { RejectCode::BAD_SECRET } else { RejectCode::UNSECURE };
+                        if is_refused { RejectCode::BAD_SECRET } else { RejectCode::UNPROTECTED };
                     return self.fail(SrtCloseReason::Refused(code));
                 }
                 Some(Encryption::new(passphrase, keys, now))
@@ -187,14 +187,8 @@ impl Caller {
     }
 }
 
-/// The version of SRT whose behaviour this is.
-pub(super) const SRT_VERSION: u32 = 0x01_05_01;
-
 /// The type of a socket in UDT, which the field of the extensions was made for.
 const DATAGRAM_SOCKET: u16 = 2;
 
 const RETRY_INTERVAL: Span = Span::from_millis(250);
 const PATIENCE: Span = Span::from_secs(3);
-
-/// The answer to a key that was made with another passphrase.
-const WRONG_SECRET: [u8; 4] = [0, 0, 0, 4];

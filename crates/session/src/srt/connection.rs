@@ -1,17 +1,15 @@
 //! An established connection, in both directions.
 
-use core::net::SocketAddr;
-
 use aulos_core::{Instant, Span};
 use aulos_proto::srt::{
-    Control, ControlKind, DataPacket, KeyMaterial, KeyParity, LossRange, LossRanges, MAX_PAYLOAD,
-    Packet, Sequence,
+    ControlKind, DataPacket, KeyParity, LossRange, LossRanges, MAX_PAYLOAD, SrtControl, SrtPacket,
 };
 
-use super::endpoint::{Outputs, SrtCloseReason, SrtOutput};
-use super::keys::{Keys, SendKeys};
+use super::agreement::{Agreement, Ends, wire_time};
+use super::encryption::{Encryption, NO_KEY};
+use super::output::{Outputs, SrtCloseReason, SrtOutput};
 use super::receiver::{Placement, Receiver};
-use super::secret::{SecretNumbers, SrtPassphrase};
+use super::secret::SecretNumbers;
 use super::sender::Sender;
 
 /// A connection.
@@ -29,71 +27,6 @@ pub(super) struct Connection {
     pub(super) unreadable: u64,
     end: Option<SrtCloseReason>,
     scratch: Vec<u8>,
-}
-
-/// Who is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub(super) peer: SocketAddr,
-    pub(super) local_id: u32,
-    pub(super) remote_id: u32,
-}
-
-/// What two ends have agreed on.
-#[derive(Debug)]
-pub(super) struct Agreement {
-    pub(super) ends: Ends,
-    /// The number of the first packet in both directions.
-    pub(super) initial: (Sequence, Sequence),
-    /// When this end's clock was zero, and what the peer's says now.
-    pub(super) clocks: (Instant, u32),
-    /// The delay of what is received, and of what is sent.
-    pub(super) latencies: (Span, Span),
-    pub(super) encryption: Option<Encryption>,
-}
-
-/// The keys of both directions.
-#[derive(Debug)]
-pub(super) struct Encryption {
-    passphrase: SrtPassphrase,
-    receive: Keys,
-    send: SendKeys,
-    /// When the next key was announced last.
-    announced_at: Option<Instant>,
-    /// When a key was derived from the passphrase last.
-    derived_at: Instant,
-}
-
-impl Encryption {
-    pub(super) fn new(passphrase: SrtPassphrase, receive: Keys, now: Instant) -> Self {
-        let send = receive.to_send();
-        Self { passphrase, receive, send, announced_at: None, derived_at: now }
-    }
-
-    /// Takes a new key of the peer, and returns the answer.
-    fn renew(&mut self, now: Instant, message: &[u8]) -> Vec<u8> {
-        let Some(material) = KeyMaterial::parse(message) else { return REFUSED_KEY.to_vec() };
-        if self.receive.take(&material) {
-            return message.to_vec();
-        }
-        // Another salt; the peer repeats a request that is not answered.
-        if now.since(self.derived_at) < DERIVE_INTERVAL {
-            return Vec::new();
-        }
-        self.derived_at = now;
-        match Keys::open(&material, &self.passphrase) {
-            Some(keys) => {
-                self.receive = keys;
-                message.to_vec()
-            }
-            None => REFUSED_KEY.to_vec(),
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) const fn age(&mut self, packets: u32) {
-        self.send.age(packets);
-    }
 }
 
 impl Connection {
@@ -115,11 +48,16 @@ impl Connection {
     }
 
     /// Handles a packet of the peer for this connection's number.
-    pub(super) fn handle_packet(&mut self, now: Instant, packet: &Packet<'_>, out: &mut Outputs) {
+    pub(super) fn handle_packet(
+        &mut self,
+        now: Instant,
+        packet: &SrtPacket<'_>,
+        out: &mut Outputs,
+    ) {
         (self.heard, self.is_confirmed) = (now, true);
         match packet {
-            Packet::Data(data) => self.handle_data(now, data, out),
-            Packet::Control(control) => self.handle_control(now, control, out),
+            SrtPacket::Data(data) => self.handle_data(now, data, out),
+            SrtPacket::Control(control) => self.handle_control(now, control, out),
         }
         self.deliver(now, out);
     }
@@ -169,7 +107,7 @@ impl Connection {
         let (timestamp, sequence) = (self.timestamp(now), self.sender.next());
         let mut payload = payload.to_vec();
         let key = match &mut self.encryption {
-            Some(encryption) => encryption.send.encrypt(sequence, &mut payload, secrets),
+            Some(encryption) => encryption.encrypt(sequence, &mut payload, secrets),
             None => 0,
         };
         if let Some(packet) = self.sender.push(now, timestamp, (key, payload)) {
@@ -199,7 +137,7 @@ impl Connection {
         let is_readable = payload.len() <= MAX_PAYLOAD
             && match (&self.encryption, KeyParity::from_field(data.key)) {
                 (Some(encryption), Some(key)) => {
-                    encryption.receive.apply(key, data.sequence, &mut payload)
+                    encryption.decrypt(key, data.sequence, &mut payload)
                 }
                 (None, None) => data.key == 0,
                 // Plain data in an encrypted stream is not the peer's.
@@ -221,7 +159,7 @@ impl Connection {
         }
     }
 
-    fn handle_control(&mut self, now: Instant, control: &Control<'_>, out: &mut Outputs) {
+    fn handle_control(&mut self, now: Instant, control: &SrtControl<'_>, out: &mut Outputs) {
         match &control.kind {
             ControlKind::Ack(ack) => {
                 self.sender.acknowledge(ack.next, ack.round_trip);
@@ -248,7 +186,7 @@ impl Connection {
             }
             ControlKind::KeyResponse(answer) => {
                 if let Some(encryption) = &mut self.encryption
-                    && !encryption.send.confirm(answer)
+                    && !encryption.confirm(answer)
                 {
                     self.end = Some(SrtCloseReason::KeyRefused);
                 }
@@ -284,15 +222,7 @@ impl Connection {
     fn announce_key(&mut self, now: Instant, out: &mut Outputs) {
         let pause = self.sender.round_trip.longest();
         let Some(encryption) = &mut self.encryption else { return };
-        let Some(message) = encryption.send.announced() else {
-            encryption.announced_at = None;
-            return;
-        };
-        if encryption.announced_at.is_some_and(|at| now.since(at) < pause) {
-            return;
-        }
-        let message = message.to_vec();
-        encryption.announced_at = Some(now);
+        let Some(message) = encryption.poll_announcement(now, pause) else { return };
         self.control(now, ControlKind::KeyRequest(&message), out);
     }
 
@@ -304,8 +234,8 @@ impl Connection {
 
     fn control(&mut self, now: Instant, kind: ControlKind<'_>, out: &mut Outputs) {
         let (timestamp, destination) = (self.timestamp(now), self.ends.remote_id);
-        let control = Control { timestamp, destination, kind };
-        out.transmit(self.ends.peer, &Packet::Control(control));
+        let control = SrtControl { timestamp, destination, kind };
+        out.transmit(self.ends.peer, &SrtPacket::Control(control));
         self.sent = now;
     }
 
@@ -318,12 +248,6 @@ impl Connection {
     }
 }
 
-/// Microseconds since `started`, which wrap.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the lower bits")]
-pub(super) fn wire_time(now: Instant, started: Instant) -> u32 {
-    now.since(started).as_micros() as u32
-}
-
 /// A connection is over when nothing has arrived for so long.
 const PEER_PATIENCE: Span = Span::from_secs(5);
 
@@ -334,10 +258,3 @@ const KEEP_ALIVE: Span = Span::from_secs(1);
 
 /// Two words each: what a datagram holds.
 const MAX_RANGES: usize = MAX_PAYLOAD / 8;
-
-/// Keys with a new salt are derived at most so often.
-const DERIVE_INTERVAL: Span = Span::from_secs(1);
-
-/// Statuses instead of a key: no passphrase here, and another one.
-const NO_KEY: [u8; 4] = [0, 0, 0, 3];
-const REFUSED_KEY: [u8; 4] = [0, 0, 0, 4];

@@ -1,16 +1,16 @@
 //! The machine: a caller or a listener, and its connection.
 
-use core::fmt;
 use core::net::SocketAddr;
-use std::collections::VecDeque;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::srt::{Control, ControlKind, DataPacket, Packet, RejectCode};
+use aulos_proto::srt::{ControlKind, SrtControl, SrtPacket};
 
+use super::agreement::{Decision, Ends};
 use super::caller::Caller;
 use super::config::{SrtConfig, SrtListenerConfig};
-use super::connection::{Connection, Ends};
-use super::listener::{Decision, Listener};
+use super::connection::Connection;
+use super::listener::Listener;
+use super::output::{Outputs, SrtOutput};
 use super::secret::SecretNumbers;
 
 /// One end of a connection.
@@ -68,71 +68,6 @@ pub struct SrtEndpoint {
 enum Role {
     Caller(Box<Caller>),
     Listener(Box<Listener>),
-}
-
-/// What an endpoint wants done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SrtOutput {
-    /// Send a datagram.
-    Transmit {
-        /// Where to.
-        to: SocketAddr,
-        /// The datagram.
-        bytes: Vec<u8>,
-    },
-    /// There is a connection.
-    Connected {
-        /// The other end.
-        peer: SocketAddr,
-        /// The stream id of the caller.
-        stream_id: Option<String>,
-    },
-    /// A payload at the time of its play-out.
-    Payload(Vec<u8>),
-    /// A caller was refused.
-    Refused {
-        /// Its address.
-        from: SocketAddr,
-        /// The reason, which it was told.
-        code: RejectCode,
-    },
-    /// The connection is over. A caller has to be made anew; a listener waits for the next one.
-    Closed(SrtCloseReason),
-}
-
-/// Why a connection is over, or has not come about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SrtCloseReason {
-    /// The peer has ended it.
-    Closed,
-    /// Nothing has arrived for five seconds.
-    Silent,
-    /// The listener does not answer.
-    NoAnswer,
-    /// The listener refuses.
-    Refused(RejectCode),
-    /// The listener's handshake is invalid.
-    InvalidHandshake,
-    /// The peer's numbers jump further than its window.
-    Discontinuity,
-    /// The peer does not take the next key.
-    KeyRefused,
-}
-
-impl fmt::Display for SrtCloseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the peer has closed the connection"),
-            Self::Silent => f.write_str("the peer has sent nothing for 5 s"),
-            Self::NoAnswer => f.write_str("nobody answers"),
-            Self::Refused(code) => write!(f, "the peer refuses: {code}"),
-            Self::InvalidHandshake => f.write_str("the peer's handshake is invalid"),
-            Self::Discontinuity => f.write_str("the peer's sequence numbers jump"),
-            Self::KeyRefused => f.write_str("the peer refuses the next key"),
-        }
-    }
 }
 
 /// The state of an endpoint. Counters begin with the endpoint.
@@ -197,18 +132,18 @@ impl SrtEndpoint {
 
     /// Handles a datagram.
     pub fn handle_input(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
-        let Some(packet) = Packet::parse(datagram) else {
+        let Some(packet) = SrtPacket::parse(datagram) else {
             self.invalid += 1;
             return;
         };
-        if let Packet::Control(control) = &packet
+        if let SrtPacket::Control(control) = &packet
             && matches!(control.kind, ControlKind::Handshake(_))
         {
             self.handle_handshake(now, from, control);
         } else {
             let id = match &packet {
-                Packet::Data(data) => data.destination,
-                Packet::Control(control) => control.destination,
+                SrtPacket::Data(data) => data.destination,
+                SrtPacket::Control(control) => control.destination,
             };
             let is_of = |ends: Ends| ends.peer == from && ends.local_id == id;
             match &mut self.connection {
@@ -281,7 +216,7 @@ impl SrtEndpoint {
         self.connection.as_mut()
     }
 
-    fn handle_handshake(&mut self, now: Instant, from: SocketAddr, control: &Control<'_>) {
+    fn handle_handshake(&mut self, now: Instant, from: SocketAddr, control: &SrtControl<'_>) {
         let decision = match &mut self.role {
             Role::Caller(_) if self.connection.is_some() => Decision::Ignore,
             Role::Caller(caller) => caller.handle_handshake(now, from, control),
@@ -292,17 +227,17 @@ impl SrtEndpoint {
         };
         match decision {
             Decision::Ignore => self.invalid += 1,
-            Decision::Answer(handshake) => self.out.transmit(from, &Packet::Control(handshake)),
+            Decision::Answer(handshake) => self.out.transmit(from, &SrtPacket::Control(handshake)),
             Decision::Connect(agreement, answer, stream_id) => {
                 self.connection = Some(Connection::new(*agreement, now));
                 if let Some(answer) = answer {
-                    self.out.transmit(from, &Packet::Control(answer));
+                    self.out.transmit(from, &SrtPacket::Control(answer));
                 }
                 self.out.push(SrtOutput::Connected { peer: from, stream_id });
             }
             Decision::Refuse(code, answer) => {
                 self.refused += 1;
-                self.out.transmit(from, &Packet::Control(answer));
+                self.out.transmit(from, &SrtPacket::Control(answer));
                 self.out.push(SrtOutput::Refused { from, code });
             }
             Decision::Fail(reason) => self.out.push(SrtOutput::Closed(reason)),
@@ -364,26 +299,5 @@ impl SrtStatus {
             invalid: self.invalid + later.invalid,
             refused: self.refused + later.refused,
         }
-    }
-}
-
-/// What waits to be done.
-#[derive(Debug, Default)]
-pub(super) struct Outputs(VecDeque<SrtOutput>);
-
-impl Outputs {
-    pub(super) fn push(&mut self, output: SrtOutput) {
-        self.0.push_back(output);
-    }
-
-    pub(super) fn transmit(&mut self, to: SocketAddr, packet: &Packet<'_>) {
-        let mut bytes = Vec::new();
-        packet.emit(&mut bytes);
-        self.push(SrtOutput::Transmit { to, bytes });
-    }
-
-    pub(super) fn transmit_data(&mut self, ends: Ends, packet: &DataPacket<'_>) {
-        let packet = DataPacket { destination: ends.remote_id, ..*packet };
-        self.transmit(ends.peer, &Packet::Data(packet));
     }
 }

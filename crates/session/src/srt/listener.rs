@@ -4,14 +4,13 @@ use core::net::SocketAddr;
 
 use aulos_core::{Instant, Span, TokenBucket};
 use aulos_proto::srt::{
-    Control, ControlKind, Extensions, Handshake, HandshakeKind, HandshakeTime, INDUCTION_MAGIC,
-    KeyMaterial, RejectCode, SrtFlags,
+    ControlKind, Extensions, Handshake, HandshakeKind, HandshakeTime, INDUCTION_MAGIC, KeyMaterial,
+    RejectCode, SrtControl, SrtFlags,
 };
 
-use super::caller::SRT_VERSION;
+use super::agreement::{Agreement, Decision, Ends, SRT_VERSION, wire_time};
 use super::config::{SrtConfig, SrtListenerConfig};
-use super::connection::{Agreement, Encryption, Ends, wire_time};
-use super::endpoint::SrtCloseReason;
+use super::encryption::Encryption;
 use super::keys::Keys;
 use super::receiver::WINDOW_PACKETS;
 use super::secret::SecretNumbers;
@@ -28,21 +27,6 @@ pub(super) struct Listener {
     last_answer: Option<Handshake>,
 }
 
-/// What a handshake leads to.
-#[derive(Debug)]
-pub(super) enum Decision {
-    /// It is not for this end, or out of place.
-    Ignore,
-    /// This is the answer.
-    Answer(Control<'static>),
-    /// There is a connection; the answer, and the caller's stream id.
-    Connect(Box<Agreement>, Option<Control<'static>>, Option<String>),
-    /// The caller is refused with this answer.
-    Refuse(RejectCode, Control<'static>),
-    /// The listener has refused, or is none.
-    Fail(SrtCloseReason),
-}
-
 impl Listener {
     pub(super) fn new(config: SrtConfig, listener: SrtListenerConfig, now: Instant) -> Self {
         let derivations = TokenBucket::new(DERIVATION_BURST, DERIVATION_INTERVAL, now);
@@ -53,7 +37,7 @@ impl Listener {
     pub(super) fn handle_handshake(
         &mut self,
         (now, from): (Instant, SocketAddr),
-        control: &Control<'_>,
+        control: &SrtControl<'_>,
         taken: Option<Ends>,
         secrets: &mut SecretNumbers,
     ) -> Decision {
@@ -181,7 +165,7 @@ impl Listener {
         let (passphrase, message) = match (&self.config.passphrase, &request.extensions.key) {
             (None, None) => return Ok(None),
             (Some(passphrase), Some(message)) => (passphrase, message),
-            _ => return Err(Some(RejectCode::UNSECURE)),
+            _ => return Err(Some(RejectCode::UNPROTECTED)),
         };
         let message = KeyMaterial::parse(message).ok_or(Some(RejectCode::ROGUE))?;
         if !self.derivations.try_take(now) {
@@ -192,9 +176,9 @@ impl Listener {
         Ok(Some(Encryption::new(passphrase.clone(), keys, now)))
     }
 
-    fn control(&self, now: Instant, destination: u32, handshake: Handshake) -> Control<'static> {
+    fn control(&self, now: Instant, destination: u32, handshake: Handshake) -> SrtControl<'static> {
         let kind = ControlKind::Handshake(Box::new(handshake));
-        Control { timestamp: wire_time(now, self.started), destination, kind }
+        SrtControl { timestamp: wire_time(now, self.started), destination, kind }
     }
 }
 

@@ -19,19 +19,23 @@
 //! follows, so that a handshake that is sent again from a forged address does not keep others out.
 //! Deriving a key costs a millisecond; it is done for a few handshakes a second only.
 
+mod agreement;
 mod caller;
 mod config;
 mod connection;
+mod encryption;
 mod endpoint;
 mod keys;
 mod listener;
+mod output;
 mod receiver;
 mod round_trip;
 mod secret;
 mod sender;
 
 pub use config::{SrtConfig, SrtListenerConfig};
-pub use endpoint::{SrtCloseReason, SrtEndpoint, SrtOutput, SrtStatus};
+pub use endpoint::{SrtEndpoint, SrtStatus};
+pub use output::{SrtCloseReason, SrtOutput};
 pub use secret::{PassphraseError, SrtPassphrase};
 
 #[cfg(test)]

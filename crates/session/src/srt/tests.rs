@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use aulos_core::{Instant, Rng, Span};
-use aulos_proto::srt::{Packet, RejectCode};
+use aulos_proto::srt::{RejectCode, SrtPacket};
 use proptest::prelude::*;
 
 use super::*;
@@ -163,7 +163,7 @@ fn an_encrypted_payload_is_not_readable_on_the_way() {
     world.connect();
     world.sent.clear();
     world.send(0, &[0x47; 188]);
-    let Some(Packet::Data(data)) = Packet::parse(&world.sent[0]) else { panic!() };
+    let Some(SrtPacket::Data(data)) = SrtPacket::parse(&world.sent[0]) else { panic!() };
     assert!(data.key == 1 && data.payload.windows(4).all(|piece| piece != [0x47; 4]));
     assert!(!format!("{:?}", world.ends[0]).contains("a passphrase"));
 }
@@ -225,8 +225,8 @@ fn who_is_refused_is_told_why_and_so_is_the_operator() {
     let open = SrtListenerConfig::default;
     for (caller, listener, settings, code) in [
         (one.clone(), other, open(), RejectCode::BAD_SECRET),
-        (plain(), one.clone(), open(), RejectCode::UNSECURE),
-        (one, plain(), open(), RejectCode::UNSECURE),
+        (plain(), one.clone(), open(), RejectCode::UNPROTECTED),
+        (one, plain(), open(), RejectCode::UNPROTECTED),
         (id("studio"), id("live"), open(), RejectCode::NOT_FOUND),
         (plain(), id("live"), open(), RejectCode::NOT_FOUND),
         (plain(), plain(), strict, RejectCode::FORBIDDEN),
@@ -368,8 +368,8 @@ fn a_new_key_takes_over_without_a_payload_lost() {
         world.run(Span::from_millis(300));
         assert!(world.payloads(1 - end) == expected, "direction {end}");
         if end == 0 {
-            let keys = world.sent.iter().filter_map(|bytes| match Packet::parse(bytes) {
-                Some(Packet::Data(data)) => Some(data.key),
+            let keys = world.sent.iter().filter_map(|bytes| match SrtPacket::parse(bytes) {
+                Some(SrtPacket::Data(data)) => Some(data.key),
                 _ => None,
             });
             let keys: Vec<u8> = keys.collect();
