@@ -4,10 +4,13 @@
 //! sound that can be decoded. [`PacketSplitter`](crate::packets::PacketSplitter) recognizes
 //! transport streams, finds their packets, and cuts those bytes into frames with their times.
 //!
+//! [`TsMuxer`] writes a stream with one sound.
+//!
 //! Sources: ISO/IEC 13818-1 (packets, tables, PES), ETSI TS 101 154 and EN 300 468 (types and
 //! descriptors of sound), Opus in MPEG-TS (opus-codec.org), timed metadata for HLS.
 
 mod demux;
+mod mux;
 mod packet;
 mod pes;
 mod section;
@@ -17,6 +20,7 @@ mod tests;
 mod time;
 
 pub use demux::{TsDemuxer, TsEvent};
+pub use mux::TsMuxer;
 pub use packet::TS_PACKET;
 pub use tables::{TsCodec, UnsupportedTsCodec};
 pub use time::{TsTime, TsTimeline};

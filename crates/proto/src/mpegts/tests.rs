@@ -189,3 +189,76 @@ proptest! {
         prop_assert_eq!(later.diff(time), by);
     }
 }
+
+/// What a demultiplexer gets of a stream of this codec: its codec, and the bytes with their times.
+fn demultiplexed(stream: &[u8]) -> (Option<TsCodec>, Vec<(Option<TsTime>, Vec<u8>)>) {
+    let (packets, rest) = stream.as_chunks::<TS_PACKET>();
+    assert!(rest.is_empty());
+    let mut demuxer = TsDemuxer::default();
+    let (mut codec, mut units) = (None, Vec::new());
+    for packet in packets {
+        match demuxer.handle_packet(packet) {
+            Some(TsEvent::Stream(found)) => codec = Some(found),
+            Some(TsEvent::Sound { time, is_after_loss, bytes }) => {
+                assert!(!is_after_loss);
+                units.push((time, bytes.to_vec()));
+            }
+            other => assert_eq!(other, None),
+        }
+    }
+    (codec, units)
+}
+
+#[test]
+fn what_the_multiplexer_writes_is_read_with_its_times() {
+    for codec in [TsCodec::Adts, TsCodec::Latm, TsCodec::Mpeg, TsCodec::Opus(1), TsCodec::Opus(2)] {
+        let mut muxer = TsMuxer::new(codec);
+        let (mut stream, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..400u16 {
+            // Frames of 1 to 1,500 bytes; ten seconds of them.
+            let length = usize::from(number) * 379 % 1_500 + 1;
+            let frame = vec![number.to_le_bytes()[0]; length];
+            let time = TsTime::from_ticks(u64::from(number) * 2_250);
+            muxer.push(time, &frame);
+            expected.push((time.ticks() + 9_000, frame));
+            muxer.flush(&mut stream);
+        }
+        let (found, units) = demultiplexed(&stream);
+        assert_eq!(found, Some(codec));
+        let mut units = units.into_iter().peekable();
+        for (ticks, frame) in expected {
+            let (time, mut bytes) = units.next().unwrap();
+            assert_eq!(time.map(TsTime::ticks), Some(ticks));
+            while let Some((_, more)) = units.next_if(|(time, _)| time.is_none()) {
+                bytes.extend(more);
+            }
+            if matches!(codec, TsCodec::Opus(_)) {
+                let header = 2 + frame.len() / 255 + 1;
+                assert_eq!(bytes[..2], [0x7f, 0xe0]);
+                bytes.drain(..header);
+            }
+            assert!(bytes == frame, "{codec:?} at {ticks}");
+        }
+    }
+}
+
+#[test]
+fn tables_come_first_and_then_four_times_a_second() {
+    let mut muxer = TsMuxer::new(TsCodec::Adts);
+    let mut stream = Vec::new();
+    for number in 0..100 {
+        muxer.push(TsTime::from_ticks((1 << 33) - 90_000 + number * 1_800), &[0xff; 100]);
+        assert!(!muxer.is_full());
+        muxer.flush(&mut stream);
+    }
+    let is_table = |packet: &&[u8; TS_PACKET]| packet[1..3] == [0x40, 0];
+    let (packets, _) = stream.as_chunks::<TS_PACKET>();
+    assert!(is_table(&&packets[0]));
+    // Two seconds, over the wrap of the clock.
+    let tables = packets.iter().filter(is_table).count();
+    assert!((8..=9).contains(&tables), "{tables}");
+    muxer.push(TsTime::from_ticks(0), &[0; 9_000]);
+    assert_eq!(muxer.waiting_ticks(TsTime::from_ticks(900)), 0, "too long for a frame");
+    muxer.push(TsTime::from_ticks(0), &[0; 3_000]);
+    assert!(muxer.is_full() && muxer.waiting_ticks(TsTime::from_ticks(900)) == 900);
+}
