@@ -54,7 +54,7 @@ pub use source::{Mount, SourceConfig, TitleFifo, TitleFormat};
 pub use station::hls::HlsSettings;
 pub use station::intro::{Intro, IntroChunk};
 pub use station::mount::{MountSettings, OWN_PATHS};
-pub use station::push::PushSettings;
+pub use station::push::{PushSettings, PushTarget};
 pub use station::record::{RecorderSettings, rotation_for};
 pub use station::rtp::RtpOutputSettings;
 pub use station::schedule::{ScheduleDays, ScheduleEntry, ScheduleSettings, ScheduleTime};

@@ -1,30 +1,36 @@
-//! `push` of a station: Icecast servers to which its stream is sent.
+//! `push` of a station: Icecast servers and receivers of SRT to which its stream is sent.
 //!
 //! As for mounts, the password is a key of its own and not part of the URL.
 
+use core::fmt;
 use std::collections::HashMap;
 
 use aulos_core::Codec;
 use aulos_engine::encode::CodecConfig;
 use aulos_proto::icecast::{IcecastUrl, IcecastUrlError};
+use aulos_proto::uri::Uri;
+use aulos_session::srt::SrtPassphrase;
 
 use crate::env::Environment;
 use crate::keys::keys;
 use crate::limits::{MAX_PUSH_TEXT, MAX_PUSHES, MIN_PUSH_PASSWORD};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::security::secrets::{RedactedDebug, SecretConfig};
+use crate::source::query::Query;
+use crate::source::{self, SrtSource};
 use crate::station::codec;
 use crate::station::output::StationOutput;
 
 keys! {
-    /// A push of a station's programme to an Icecast server.
+    /// A push of a station's programme to an Icecast server, or over SRT.
     pub(crate) struct PushConfig {
-        /// Server and mount: `icecast://HOST:PORT/MOUNT`, or `icecasts://` with TLS.
+        /// Server and mount: `icecast://HOST:PORT/MOUNT`, or `icecasts://` with TLS; or
+        /// `srt://HOST:PORT` with the parameters of a source.
         url: Option<ConfigValue<String>>, required "push = [{ url = \"icecast://radio.example:8000/live.ogg\", password_file = \"FILE\" }]";
-        /// Password for the server.
+        /// Password for the server, or passphrase of SRT.
         password: Option<SecretConfig>;
         /// Container, `ogg`, `flac`, `wav`, `mp3` or `aac`, with encoder settings as in `ogg:128k`
-        /// or `mp3:192k`.
+        /// or `mp3:192k`. Over SRT `aac` (the default there), `mp3` or `opus`.
         format: ConfigValue<String> = "ogg";
         /// Name of the programme.
         name: Option<ConfigValue<String>>, default_doc "the station's";
@@ -44,8 +50,8 @@ keys! {
 /// A push of a station's stream to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushSettings {
-    /// The server and mount.
-    pub target: IcecastUrl,
+    /// Where it goes.
+    pub target: PushTarget,
     /// The password for the server.
     pub password: RedactedDebug<Option<String>>,
     /// Codec and encoder settings: Opus in Ogg, FLAC, PCM in WAVE, MP3, or AAC.
@@ -62,6 +68,26 @@ pub struct PushSettings {
     pub public: bool,
     /// Whether titles are sent.
     pub titles: bool,
+}
+
+/// Where a push goes.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "what starts pushes handles each of them")]
+pub enum PushTarget {
+    /// A mount of an Icecast server.
+    Icecast(IcecastUrl),
+    /// A receiver of SRT, which is called, or calls.
+    Srt(SrtSource),
+}
+
+/// Without passwords.
+impl fmt::Display for PushTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Icecast(url) => write!(f, "{url}"),
+            Self::Srt(target) => f.write_str(&target.shown),
+        }
+    }
 }
 
 /// Validates the pushes of a station. `seen` has the targets of all stations so far, with their
@@ -97,17 +123,21 @@ fn resolve_one(
     problems: &Problems,
 ) -> Option<PushSettings> {
     let url = config.url.as_ref()?;
-    let target = match url.value.parse::<IcecastUrl>() {
-        Ok(target) => target,
-        Err(error) => {
-            // The text may contain a password, so it is not printed.
-            let hint = if error == IcecastUrlError::Password { SECRET_HINT } else { EXAMPLE };
-            problems.add_with_hint(url.at, format!("`url` {error}"), hint);
-            return None;
-        }
-    };
     let password = config.password.as_ref();
     let password = password.and_then(|secret| secret.text(MIN_PUSH_PASSWORD, env, problems));
+    let target = if url.value.starts_with("srt:") {
+        srt_target(url, password.clone(), problems)?
+    } else {
+        match url.value.parse::<IcecastUrl>() {
+            Ok(target) => PushTarget::Icecast(target),
+            Err(error) => {
+                // The text may contain a password, so it is not printed.
+                let hint = if error == IcecastUrlError::Password { SECRET_HINT } else { EXAMPLE };
+                problems.add_with_hint(url.at, format!("`url` {error}"), hint);
+                return None;
+            }
+        }
+    };
     let text = |text: &Option<ConfigValue<String>>| {
         let ConfigValue { value, at } = text.as_ref()?;
         if value.len() > MAX_PUSH_TEXT {
@@ -116,9 +146,9 @@ fn resolve_one(
         Some(value.clone())
     };
     Some(PushSettings {
-        target,
         password: RedactedDebug(password),
-        codec: codec(config, station, problems),
+        codec: codec(config, &target, station, problems),
+        target,
         name: text(&config.name),
         description: text(&config.description),
         genre: text(&config.genre),
@@ -128,8 +158,45 @@ fn resolve_one(
     })
 }
 
-fn codec(config: &PushConfig, station: &StationOutput, problems: &Problems) -> CodecConfig {
-    let container = codec::resolve_container(&config.format.value, station.codec, &station.codecs);
+/// A receiver of SRT; `password` is its passphrase.
+fn srt_target(
+    url: &ConfigValue<String>,
+    password: Option<String>,
+    problems: &Problems,
+) -> Option<PushTarget> {
+    let Ok(uri) = url.value.parse::<Uri>() else {
+        problems.add_with_hint(url.at, "`url` is no URI", "as in srt://receiver.example:9000");
+        return None;
+    };
+    let query = Query { uri: &uri, at: url.at, problems };
+    let mut target = source::srt::parse(&query)?.pop()?;
+    match password.map(SrtPassphrase::new).transpose() {
+        Ok(None) => {}
+        Ok(passphrase) => target.settings.passphrase = passphrase,
+        Err(error) => problems.add(url.at, error.to_string()),
+    }
+    Some(PushTarget::Srt(target))
+}
+
+fn codec(
+    config: &PushConfig,
+    target: &PushTarget,
+    station: &StationOutput,
+    problems: &Problems,
+) -> CodecConfig {
+    let is_srt = matches!(target, PushTarget::Srt(_));
+    let format = match config.format.at {
+        ConfigLocation::Default if is_srt => "aac",
+        _ => config.format.value.as_str(),
+    };
+    let container = codec::resolve_container(format, station.codec, &station.codecs);
+    let container = container.and_then(|codec| match codec.codec() {
+        Codec::Flac | Codec::Pcm if is_srt => {
+            let message = format!("`format` is \"{format}\", which a transport stream has not got");
+            Err((message, "aac, mp3 or opus".to_owned()))
+        }
+        _ => Ok(codec),
+    });
     let codec = container.unwrap_or_else(|(message, hint)| {
         problems.add_with_hint(config.format.at, message, hint);
         Codec::Opus.into()

@@ -184,6 +184,7 @@ impl StationReport {
             since: None,
             bytes: 0,
             retry_in: None,
+            link: None,
             ..push
         });
         let pushes = pushes.collect();

@@ -21,5 +21,11 @@ pub(crate) fn status_json(push: &PushSettings, state: &PushState) -> Value {
         "last_error": state.error,
         "retry_in_s": state.retry_in.map(whole_seconds),
         "title_error": state.title_error,
+        "srt": state.link.map(|link| json!({
+            "round_trip_ms": link.round_trip.as_millis(),
+            "packets": link.packets,
+            "resent": link.resent,
+            "unacknowledged": link.unacknowledged,
+        })),
     })
 }

@@ -13,6 +13,7 @@ use aulos_rt::ring::Consumer;
 use super::connection_limiter::AddressPermit;
 use super::event::SessionId;
 use super::greeting::Greeting;
+use super::srt_push::SrtPush;
 use super::stations::StationDescriptor;
 use super::tls::{ListenPolicy, MediaSocket};
 use super::web::ListenerOptions;
@@ -31,6 +32,7 @@ pub(super) enum ReactorCommand {
     SetTitle(usize, Arc<str>),
     SetListenPolicy(Box<ListenPolicy>),
     AddFeeder(Box<dyn Feeder>),
+    AddSrtPush(Box<SrtPush>),
     SetSettings(SessionId, ServerSettings),
     SetStation(SessionId, usize),
     ContinueOn {

@@ -17,6 +17,7 @@ mod peer;
 mod push;
 mod run;
 mod send_wheel;
+mod srt_push;
 mod stations;
 mod stats;
 mod tls;
@@ -45,6 +46,7 @@ pub use greeting::Greeting;
 pub use listener_session::ListenerSession;
 pub use media_stream::MediaStream;
 pub use push::{PushMonitor, PushReporter, push_channel};
+pub use srt_push::{SrtPush, SrtPushMonitor, SrtPushProgress};
 pub use stations::{MountStreamInfo, StationDescriptor};
 pub use stats::ReactorStats;
 pub use tls::{LazyTlsConfig, ListenPolicy, MediaSocket, TLS_FIRST_BYTE};
@@ -176,6 +178,12 @@ impl ReactorPool {
         for mailbox in &*self.mailboxes {
             mailbox.post(ReactorCommand::SetListenPolicy(Box::new(policy.clone())));
         }
+    }
+
+    /// Runs a push over SRT on one of the reactors.
+    pub fn add_srt_push(&mut self, push: SrtPush) {
+        let mailbox = self.next_mailbox();
+        self.mailboxes[mailbox].post(ReactorCommand::AddSrtPush(Box::new(push)));
     }
 
     /// Runs `feeder` on one of the reactors.

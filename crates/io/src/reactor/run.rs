@@ -22,6 +22,7 @@ use super::greeting::{Greeting, GreetingTable};
 use super::mailbox::{Inbox, Mailbox, ReactorCommand};
 use super::peer::{Peer, PeerEvent};
 use super::send_wheel::SendWheel;
+use super::srt_push::SrtPush;
 use super::stations::{MAINTENANCE, ReactorStation};
 use super::stats::ReactorStats;
 use super::tls::{ListenPolicy, MediaSocket};
@@ -52,6 +53,7 @@ pub(super) struct Reactor {
     stations: Vec<ReactorStation>,
     wheel: SendWheel,
     feeders: Vec<(Instant, Box<dyn Feeder>)>,
+    srt_pushes: Vec<SrtPush>,
     acceptors_paused_until: Option<Instant>,
     next_drain: Instant,
     next_maintenance: Instant,
@@ -98,6 +100,7 @@ impl Reactor {
             stations: Vec::new(),
             wheel: SendWheel::new(now),
             feeders: Vec::new(),
+            srt_pushes: Vec::new(),
             acceptors_paused_until: None,
             next_drain: now,
             next_maintenance: now,
@@ -152,8 +155,9 @@ impl Reactor {
 
     fn poll_timeout(&self) -> Instant {
         let feeders = self.feeders.iter().map(|(at, _)| *at).min();
+        let pushes = self.srt_pushes.iter().map(|push| push.due).min();
         let idle = self.next_drain.min(self.next_maintenance);
-        [self.wheel.poll_timeout(), feeders, self.acceptors_paused_until]
+        [self.wheel.poll_timeout(), feeders, pushes, self.acceptors_paused_until]
             .into_iter()
             .flatten()
             .fold(idle, Instant::min)
@@ -184,6 +188,9 @@ impl Reactor {
             }
             true
         });
+        let stations = &self.stations;
+        self.srt_pushes
+            .retain_mut(|push| push.due > now || push.tick(now, stations.get(push.station)));
         if self.acceptors_paused_until.is_some_and(|at| at <= now) {
             self.resume_acceptors();
         }
@@ -277,6 +284,7 @@ impl Reactor {
                 self.listen_policy = *policy;
             }
             ReactorCommand::AddFeeder(feeder) => self.feeders.push((now, feeder)),
+            ReactorCommand::AddSrtPush(push) => self.srt_pushes.push(*push),
             ReactorCommand::SetSettings(session, settings) => {
                 self.with_peer(session, |peer, _| peer.set_settings(settings));
             }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use aulos_config::{PushSettings, StationSettings};
-use aulos_io::reactor::ListenerOptions;
+use aulos_config::{PushSettings, PushTarget, StationSettings};
+use aulos_io::reactor::{ListenerOptions, SrtPush};
 use aulos_proto::icecast::StreamMetadata;
 
 use super::renditions;
-use super::running_push::RunningPush;
+use super::running_push::{RunningPush, RunningPushKind, RunningSrtPush};
+use super::sources::srt::make_link;
 use super::state::{AudioState, take_matching};
 use crate::push::{OpenedPush, PushHandles};
 
@@ -42,7 +43,12 @@ pub(super) fn hand_over(inner: &mut AudioState) {
         let opened: Vec<_> = running
             .pushes
             .iter_mut()
-            .filter_map(|push| Some((push.opened.try_recv().ok()?, push.config.codec)))
+            .filter_map(|push| match &mut push.kind {
+                RunningPushKind::Icecast { opened, .. } => {
+                    Some((opened.try_recv().ok()?, push.config.codec))
+                }
+                RunningPushKind::Srt(_) => None,
+            })
             .collect();
         for (OpenedPush { socket, line }, codec) in opened {
             // The push task sees that its channel closes without a stream.
@@ -60,13 +66,49 @@ pub(super) fn hand_over(inner: &mut AudioState) {
                 Err(error) => tracing::warn!(%error, "cannot push a stream"),
             }
         }
+        start_srt(inner, number);
+    }
+}
+
+/// Starts the pushes over SRT that do not run: at first, and when the station was replaced.
+fn start_srt(inner: &mut AudioState, number: usize) {
+    let pushes = inner.station(number).map_or(0, |running| running.pushes.len());
+    for at in 0..pushes {
+        let Some((config, progress)) = inner.station(number).and_then(|running| {
+            let push = running.pushes.get_mut(at)?;
+            let RunningPushKind::Srt(srt) = &mut push.kind else { return None };
+            let progress = srt.progress();
+            let is_idle = srt.monitor.is_none() || progress.has_ended;
+            is_idle.then(|| (push.config.clone(), progress))
+        }) else {
+            continue;
+        };
+        let PushTarget::Srt(target) = &config.target else { continue };
+        let listened = renditions::listen(inner, number, Some(config.codec));
+        let Ok(rendition) = listened.inspect_err(|error| {
+            tracing::warn!(%error, "cannot push a stream");
+        }) else {
+            continue;
+        };
+        let link = make_link(target, inner.seeds.next_u64());
+        let retry = link.retry_time();
+        let (push, monitor) = SrtPush::new(link, rendition.number, rendition.keep_alive, progress);
+        inner.context.add_srt_push(push);
+        if let Some(running) = inner.station(number)
+            && let Some(RunningPush { kind: RunningPushKind::Srt(srt), .. }) =
+                running.pushes.get_mut(at)
+        {
+            (srt.monitor, srt.retry) = (Some(monitor), retry);
+        }
     }
 }
 
 /// Sends the station's new title to its push targets.
 pub(super) fn show_title(pushes: &[RunningPush], title: &Arc<str>) {
     for push in pushes {
-        push.titles.send_replace(Arc::clone(title));
+        if let RunningPushKind::Icecast { titles, .. } = &push.kind {
+            titles.send_replace(Arc::clone(title));
+        }
     }
 }
 
@@ -75,10 +117,17 @@ fn start_push(
     station: &StationSettings,
     inner: &mut AudioState,
 ) -> RunningPush {
-    let PushHandles { opened, status: watch, titles, task } =
-        inner.pusher.start(push, stream_info(push, station), inner.seeds.next_u64());
-    inner.background_tasks.push(task);
-    RunningPush { config: push.clone(), opened, watch, titles }
+    let kind = match &push.target {
+        PushTarget::Icecast(target) => {
+            let seed = inner.seeds.next_u64();
+            let PushHandles { opened, status: watch, titles, task } =
+                inner.pusher.start(push, target, stream_info(push, station), seed);
+            inner.background_tasks.push(task);
+            RunningPushKind::Icecast { opened, watch, titles }
+        }
+        PushTarget::Srt(_) => RunningPushKind::Srt(RunningSrtPush::default()),
+    };
+    RunningPush { config: push.clone(), kind }
 }
 
 /// The stream description that is sent to the server.

@@ -59,7 +59,7 @@ pub(super) fn report(
         passes,
         publication: running.publication.as_ref().map(PublicationState::get),
         rtp_outputs: running.rtp.iter_mut().map(StationRtpOutput::status).collect(),
-        pushes: running.pushes.iter().map(RunningPush::status).collect(),
+        pushes: running.pushes.iter_mut().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
         machine,
     }

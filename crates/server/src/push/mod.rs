@@ -89,6 +89,7 @@ impl PushClient {
     pub(crate) fn start(
         &self,
         push: &PushSettings,
+        target: &IcecastUrl,
         about: StreamMetadata,
         seed: u64,
     ) -> PushHandles {
@@ -97,7 +98,7 @@ impl PushClient {
         let watch = PushStatusHandle::default();
         let in_stream = push.codec.codec().info().container == StreamContainer::Ogg;
         let config = PushConfig {
-            target: push.target.clone(),
+            target: target.clone(),
             password: push.password.0.clone(),
             about,
             agent: AGENT,
@@ -107,7 +108,7 @@ impl PushClient {
         };
         let now = SystemClock::now();
         let task = PushTask {
-            target: push.target.clone(),
+            target: target.clone(),
             session: PushSession::new(config, Arc::clone(&self.totals), now),
             chained: push.titles && in_stream,
             dialer: Arc::clone(&self.dialer),

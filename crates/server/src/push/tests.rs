@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use aulos_config::RedactedDebug;
+use aulos_config::{PushTarget, RedactedDebug};
 use aulos_core::Codec;
 use aulos_io::reactor::MediaStream;
 use aulos_session::push::PushPhase;
@@ -108,8 +108,9 @@ struct PushHarness {
 
 impl PushHarness {
     fn new(pusher: &PushClient, url: &str, password: Option<&str>, codec: Codec) -> Self {
+        let target: IcecastUrl = url.parse().unwrap();
         let push = PushSettings {
-            target: url.parse().unwrap(),
+            target: PushTarget::Icecast(target.clone()),
             password: RedactedDebug(password.map(str::to_owned)),
             codec: codec.into(),
             name: None,
@@ -121,7 +122,7 @@ impl PushHarness {
         };
         let about =
             StreamMetadata { content_type: "audio/x".to_owned(), ..StreamMetadata::default() };
-        let mut out = pusher.start(&push, about, 7);
+        let mut out = pusher.start(&push, &target, about, 7);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.unwrap();
         runtime.spawn(std::mem::replace(&mut out.task, Box::pin(async {})));

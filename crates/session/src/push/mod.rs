@@ -67,6 +67,22 @@ pub struct PushState {
     pub failures: u64,
     /// Error of the last title update.
     pub title_error: Option<String>,
+    /// What a link has that sends lost packets again.
+    pub link: Option<PushLinkQuality>,
+}
+
+/// The quality of a link that sends lost packets again. Counters begin with the push.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "facts, which a status page lists")]
+pub struct PushLinkQuality {
+    /// The round-trip time.
+    pub round_trip: Span,
+    /// Packets that were sent.
+    pub packets: u64,
+    /// Packets that were sent again.
+    pub resent: u64,
+    /// Packets that were not confirmed before they were too old.
+    pub unacknowledged: u64,
 }
 
 /// Phase of a push.

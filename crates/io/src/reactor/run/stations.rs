@@ -8,6 +8,7 @@ use aulos_rt::ring::Consumer;
 use super::super::stations::{ReactorStation, StationDescriptor};
 use super::super::{SessionEndCause, SessionId};
 use super::{Reactor, ReactorEntity, SLICE_BYTES};
+use crate::SystemClock;
 
 impl Reactor {
     pub(super) fn replace_station(
@@ -20,6 +21,7 @@ impl Reactor {
         let title = Arc::clone(&tap.title);
         *tap = ReactorStation::new(channel, chunks);
         tap.title = title;
+        self.end_srt_pushes(station);
         self.rejoin_listeners(station);
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {
@@ -101,6 +103,7 @@ impl Reactor {
     pub(super) fn remove_station(&mut self, station: usize) {
         let Some(tap) = self.stations.get_mut(station) else { return };
         tap.close();
+        self.end_srt_pushes(station);
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {
             match self.entities.get_mut(token) {
@@ -117,6 +120,14 @@ impl Reactor {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// As for a web stream: the receiver would need another beginning.
+    fn end_srt_pushes(&mut self, station: usize) {
+        let now = SystemClock::now();
+        for mut push in self.srt_pushes.extract_if(.., |push| push.station == station) {
+            push.end(now);
         }
     }
 }
