@@ -22,6 +22,7 @@ pub mod golden;
 pub mod http;
 pub mod listeners;
 pub mod load;
+pub mod lossy_proxy;
 pub mod nats;
 pub mod nats_cluster;
 pub mod net;

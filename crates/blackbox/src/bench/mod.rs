@@ -6,6 +6,7 @@
 pub mod fanout;
 pub mod row;
 pub mod server;
+pub mod srt;
 
 /// A number from the environment, for a shorter run.
 fn setting(name: &str, default: usize) -> usize {

@@ -2,14 +2,15 @@
 //! `aulos-bench --table FILE...`: joins files of rows into one JSON list on stdout, and prints the
 //! table on stderr.
 //!
-//! `AULOS_BENCH_ROUNDS` (5) and `AULOS_BENCH_CLIENTS` (500, then 2,000) allow a shorter run.
+//! `AULOS_BENCH_ROUNDS` (5), `AULOS_BENCH_CLIENTS` (500, then 2,000) and `AULOS_BENCH_SRT_SECONDS` (600)
+//! allow a shorter run. The part `srt` takes that long, and runs where it is named only.
 
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use aulos_blackbox::bench::{fanout, row, server};
+use aulos_blackbox::bench::{fanout, row, server, srt};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +38,9 @@ fn measure(args: &[String]) -> std::io::Result<()> {
     }
     if wanted("fan-out") {
         rows.extend(fanout::rows()?);
+    }
+    if parts.contains(&"srt") {
+        rows.extend(srt::rows()?);
     }
     match file {
         Some(file) => std::fs::write(file, row::json(&rows).to_string()),

@@ -1,14 +1,12 @@
 //! Sources over SRT: ffmpeg, srt-live-transmit and GStreamer send, plain and encrypted, over a
 //! network that loses packets, and with keys and stream ids that are not ours.
 
-use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use aulos_blackbox::lossy_proxy::{Impairment, LossyProxy};
 use aulos_blackbox::peer::{Process, find_or_skip};
 use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
@@ -182,57 +180,6 @@ fn srt_live_transmit_and_gstreamer_as_listeners_are_called_and_heard() {
     });
 }
 
-/// Passes datagrams between a caller and `to`, and loses every tenth of them.
-struct LossyProxy {
-    port: u16,
-    is_done: Arc<AtomicBool>,
-    thread: Option<thread::JoinHandle<u64>>,
-}
-
-impl LossyProxy {
-    fn new(to: u16) -> Self {
-        let outer = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let inner = UdpSocket::bind("127.0.0.1:0").unwrap();
-        inner.connect(("127.0.0.1", to)).unwrap();
-        outer.set_nonblocking(true).unwrap();
-        inner.set_nonblocking(true).unwrap();
-        let port = outer.local_addr().unwrap().port();
-        let is_done = Arc::<AtomicBool>::default();
-        let done = Arc::clone(&is_done);
-        let thread = thread::spawn(move || {
-            let (mut caller, mut random, mut lost) = (None, 1u64, 0);
-            let mut bytes = [0; 2_048];
-            let mut passes = |count: usize| {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let passes = count > 0 && random >> 33 > (1 << 31) / 10;
-                lost += u64::from(!passes);
-                passes
-            };
-            while !done.load(Ordering::Relaxed) {
-                while let Ok((count, from)) = outer.recv_from(&mut bytes) {
-                    caller = Some(from);
-                    if passes(count) {
-                        drop(inner.send(&bytes[..count]));
-                    }
-                }
-                while let Ok(count) = inner.recv(&mut bytes) {
-                    if let Some(caller) = caller.filter(|_| passes(count)) {
-                        drop(outer.send_to(&bytes[..count], caller));
-                    }
-                }
-                thread::sleep(Duration::from_millis(1));
-            }
-            lost
-        });
-        Self { port, is_done, thread: Some(thread) }
-    }
-
-    fn stop(mut self) -> u64 {
-        self.is_done.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap()
-    }
-}
-
 #[test]
 fn what_a_network_loses_is_sent_again_and_counted() {
     retry_after_stall("srt::what_a_network_loses_is_sent_again_and_counted", || {
@@ -242,18 +189,79 @@ fn what_a_network_loses_is_sent_again_and_counted() {
         let port = free_port().unwrap();
         let (server, mut rpc) =
             server(&scratch, &format!("srt://127.0.0.1:{port}?mode=listener&latency=600"));
-        let proxy = LossyProxy::new(port);
+        let network = Impairment { loss: 0.1, delay: Duration::from_millis(20), seed: 1 };
+        let proxy = LossyProxy::start(port, network).unwrap();
         let url = format!("srt://127.0.0.1:{}?latency=600000", proxy.port);
         let mut sender = start(&ffmpeg, &(tone(AAC) + &url), &scratch);
         is_heard(&ffmpeg, &server, &mut rpc, "aac");
-        let begin = Instant::now();
         wait_for("losses", PATIENCE, || srt(&mut rpc)["lost"].as_u64() > Some(5));
         let status = srt(&mut rpc);
-        assert!(status["retransmitted"].as_u64() > Some(0), "{status} {:?}", begin.elapsed());
+        assert!(status["retransmitted"].as_u64() > Some(0), "{status}");
         assert_eq!(status["dropped"], 0, "{status}");
         assert!(status["round_trip_ms"].as_f64() > Some(0.0), "{status}");
         sender.terminate(PATIENCE).unwrap();
         assert!(proxy.stop() > 10);
+        server.stop().unwrap();
+    });
+}
+
+/// What ffmpeg decodes of an address in three seconds.
+fn received(ffmpeg: &Path, url: &str) -> Vec<i16> {
+    let arguments =
+        format!("-nostdin -loglevel error -i {url} -t 3 -f s16le -ar 48000 -ac 1 pipe:1");
+    let heard = Command::new(ffmpeg).args(arguments.split_whitespace()).output().unwrap();
+    samples(&heard.stdout)
+}
+
+fn samples(bytes: &[u8]) -> Vec<i16> {
+    bytes.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two)).collect()
+}
+
+#[test]
+fn a_station_is_sent_to_ffmpeg_and_gstreamer_as_callers_and_as_a_listener() {
+    retry_after_stall("srt::a_station_is_sent_to_ffmpeg_and_gstreamer", || {
+        let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+        let Some(gst) = find_or_skip("gst-launch-1.0") else { return };
+        let _turn = long_shared_turn();
+        let scratch = ScratchDir::new("srt-push").unwrap();
+        let ports = [(); 3].map(|()| free_port().unwrap());
+        let [aac, opus, mp3] = ports.map(|port| format!("srt://127.0.0.1:{port}"));
+        let config = format!(
+            "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
+             sources = [\"tone://?hz=440&dbfs=-12\"]\npush = [\n\
+             {{ url = \"{aac}?mode=listener\", password = \"a-long-secret\" }},\n\
+             {{ url = \"{opus}?mode=listener\", format = \"opus:96k\" }},\n\
+             {{ url = \"{mp3}?streamid=radio\", format = \"mp3:128k\" }}]\n"
+        );
+        let server = AulosServer::start(&scratch, &config).unwrap();
+        let mut rpc = Rpc::connect(server.control);
+        let mut pushes =
+            || rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0]["pushes"].clone();
+        let heard = received(&ffmpeg, &format!("{aac}?passphrase=a-long-secret"));
+        let share = share_of_the_tone(&heard[48_000..]);
+        assert!(heard.len() > 130_000 && share > 0.98, "{} {share} {}", heard.len(), pushes());
+        // It calls, in vain at first.
+        wait_for("nobody to answer", PATIENCE, || pushes()[2]["state"] == "waiting");
+        let heard = received(&ffmpeg, &format!("{mp3}?mode=listener"));
+        let share = share_of_the_tone(&heard[48_000..]);
+        assert!(heard.len() > 130_000 && share > 0.98, "{} {share} {}", heard.len(), pushes());
+        let out = scratch.join("gst.raw");
+        let pipeline = format!(
+            "-q srtsrc uri={opus}?mode=caller ! tsdemux ! opusdec ! audioconvert ! audioresample ! \
+             audio/x-raw,format=S16LE,rate=48000,channels=1 ! filesink location={}",
+            out.display()
+        );
+        let mut receiver = start(&gst, &pipeline, &scratch);
+        wait_for("the sound", PATIENCE, || {
+            std::fs::metadata(&out).is_ok_and(|file| file.len() > 300_000)
+        });
+        let state = pushes()[1].clone();
+        assert_eq!(state["state"], "pushing", "{state}");
+        assert!(state["srt"]["packets"].as_u64() > Some(20), "{state}");
+        drop(receiver.terminate(PATIENCE));
+        let share = share_of_the_tone(&samples(&std::fs::read(&out).unwrap())[48_000..]);
+        assert!(share > 0.98, "{share}");
+        assert!(!pushes().to_string().contains("a-long-secret"));
         server.stop().unwrap();
     });
 }
