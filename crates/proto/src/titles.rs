@@ -1,18 +1,24 @@
-//! Track metadata from player processes: librespot reports it in its log, shairport-sync through
-//! its metadata pipe.
+//! What is playing. In: from player processes (librespot reports it in its log, shairport-sync
+//! through its metadata pipe) and text files. Out: texts from templates, for RDS and DAB+.
 //!
-//! Both parsers accept bytes in pieces of any size. They ignore what they do not know and discard
+//! The parsers accept bytes in pieces of any size. They ignore what they do not know and discard
 //! items that exceed a limit: the player is a child process, but its metadata comes from untrusted
 //! phones.
 
 mod airplay;
+mod dl_plus;
 mod librespot;
+mod rds;
+mod template;
 
 use aulos_core::Span;
 use encoding_rs::Encoding;
 
 pub use airplay::AirplayMetadataParser;
+pub use dl_plus::{MAX_LABEL, dynamic_label};
 pub use librespot::LibrespotLogParser;
+pub use rds::{RADIO_TEXT, SERVICE_NAME, UecpWriter, fold_to_ascii};
+pub use template::{NowPlaying, RenderedTitle, TemplateError, TitleField, TitleTemplate};
 
 /// Playback event reported by a player process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +65,20 @@ impl TrackMetadata {
             None => (None, line),
         };
         Self { artist, title: clean_text(title.as_bytes()), ..Self::default() }
+    }
+
+    /// Parses a text file of automation: `Artist - Title` in its first line that is not empty. It
+    /// is UTF-8, with or without a byte order mark, UTF-16 with one, or `charset`.
+    #[must_use]
+    pub fn from_text_file(bytes: &[u8], charset: TitleCharset) -> Self {
+        let encoding = match Encoding::for_bom(bytes) {
+            Some((encoding, _)) => encoding,
+            None if core::str::from_utf8(bytes).is_ok() => encoding_rs::UTF_8,
+            None => charset.0,
+        };
+        let (text, ..) = encoding.decode(bytes);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+        Self::from_stream_title(line.unwrap_or_default())
     }
 }
 

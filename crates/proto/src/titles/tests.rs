@@ -149,3 +149,21 @@ proptest! {
         prop_assert!(titles(&news).len() >= 2, "what comes whole behind it is heard");
     }
 }
+
+#[test]
+fn a_text_file_has_the_title_in_its_first_line_in_several_charsets() {
+    let parse = |bytes: &[u8]| {
+        let title = TrackMetadata::from_text_file(bytes, TitleCharset::default());
+        (title.artist.unwrap_or_default(), title.title.unwrap_or_default())
+    };
+    let expected = ("Björk".to_owned(), "Jóga".to_owned());
+    assert_eq!(parse("\n  Björk - Jóga \r\nsecond".as_bytes()), expected);
+    assert_eq!(parse("\u{FEFF}Björk - Jóga".as_bytes()), expected);
+    assert_eq!(parse(b"Bj\xF6rk - J\xF3ga\n"), expected);
+    let wide: Vec<u8> = "\u{FEFF}Björk - Jóga".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(parse(&wide), expected);
+    assert_eq!(parse(b""), Default::default());
+    let cyrillic = TitleCharset::of_label("windows-1251").unwrap();
+    let title = TrackMetadata::from_text_file(b"\xCC\xE8\xF0", cyrillic);
+    assert_eq!(title.title.as_deref(), Some("Мир"));
+}
