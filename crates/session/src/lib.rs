@@ -13,6 +13,7 @@
 //!        (files) ----- playlist -------- the order in which a station plays them
 //!        SRT ------------ srt ---------- the payloads of a stream, in and out
 //!        HLS ------------ hls ---------- a station's output
+//!        (texts) ---- title_output ----- when a title goes to an RDS encoder or a program
 //! ```
 //!
 //! `aulos-proto` and `aulos-engine` know nothing of each other; what needs both is here. A machine
@@ -38,6 +39,7 @@ pub mod rtp;
 pub mod snapcast;
 #[cfg(feature = "srt")]
 pub mod srt;
+pub mod title_output;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]
