@@ -9,6 +9,7 @@
 //! each polls again later.
 
 use core::fmt;
+use std::collections::VecDeque;
 
 use aulos_core::{Block, ChannelLayout, MediaTime, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
@@ -57,6 +58,8 @@ impl StreamParts {
             }),
             items,
             titles: teller,
+            waiting_titles: VecDeque::new(),
+            blocks: 0,
             state: publisher,
             published: StreamState::default(),
             previous_counts: StreamCounts::default(),
@@ -80,6 +83,10 @@ pub struct StreamSource {
     pool: Pool<Block>,
     items: Producer<SourceItem>,
     titles: Sender<TrackMetadata>,
+    /// Titles whose audio is still in the ring, each with the number of blocks before it.
+    waiting_titles: VecDeque<(u64, TrackMetadata)>,
+    /// Blocks that have been put into the ring.
+    blocks: u64,
     state: LatestPublisher<StreamState>,
     published: StreamState,
     /// Counters of earlier bodies.
@@ -117,6 +124,7 @@ impl StreamSource {
             Ok(StreamDecodeStatus::Block) => {
                 // The ring has a slot for every block of the pool.
                 drop(self.items.push(SourceItem::Block(block)));
+                self.blocks += 1;
                 DecodeStep::Continue
             }
             Ok(StreamDecodeStatus::NeedsInput) => {
@@ -129,6 +137,7 @@ impl StreamSource {
             Ok(StreamDecodeStatus::End) => {
                 self.close(None);
                 drop(self.items.push(SourceItem::End));
+                self.blocks += 1;
                 DecodeStep::Continue
             }
             Err(error) => {
@@ -181,8 +190,10 @@ impl StreamSource {
     fn publish_state(&mut self) {
         if let Some(decoder) = &mut self.decoder {
             if let Some(title) = decoder.take_title() {
-                // Without a receiver the title is dropped.
-                drop(self.titles.try_send(title));
+                if self.waiting_titles.len() >= MAX_TITLES {
+                    self.waiting_titles.pop_front();
+                }
+                self.waiting_titles.push_back((self.blocks, title));
             }
             self.published.info = decoder.info().or(self.published.info);
             self.published.counts = self.previous_counts.plus(decoder.counts());
@@ -190,6 +201,17 @@ impl StreamSource {
             self.published.counts = self.previous_counts;
         }
         self.state.publish(self.published);
+        self.send_titles();
+    }
+
+    /// Sends the titles whose audio the station has taken.
+    fn send_titles(&mut self) {
+        let taken = self.blocks - (self.items.capacity() - self.items.free()) as u64;
+        while self.waiting_titles.front().is_some_and(|(before, _)| *before <= taken) {
+            let Some((_, title)) = self.waiting_titles.pop_front() else { return };
+            // Without a receiver the title is dropped.
+            drop(self.titles.try_send(title));
+        }
     }
 }
 
@@ -217,7 +239,7 @@ impl fmt::Debug for StreamSource {
 /// Blocks between the codec pool and a station: more than a second at 48 kHz stereo.
 const STREAM_BLOCKS: usize = 16;
 
-/// Titles in the channel.
+/// Titles in the channel, and those that wait for their audio.
 const MAX_TITLES: usize = 8;
 
 /// Decoding steps per call, so that many small packets cannot block the thread.
