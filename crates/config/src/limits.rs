@@ -111,6 +111,8 @@ pub const MAX_HLS_RENDITIONS: usize = 8;
 pub const HLS_SEGMENT_MS: RangeInclusive<i64> = 1_000..=20_000;
 /// Segments are in memory, for twice as long: an hour of FLAC in stereo has some 400 MB.
 pub const MAX_HLS_WINDOW: Span = Span::from_secs(4 * 3_600);
+/// Every place for a title costs a byte.
+pub const ICY_METAINT: RangeInclusive<u32> = 256..=65_536;
 /// Each push is a connection, and a mount on a server.
 pub const MAX_PUSHES: usize = 16;
 /// Texts about a stream are sent in the head of every response.

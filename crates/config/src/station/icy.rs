@@ -3,7 +3,7 @@
 use aulos_proto::http::icy::IcyInfo;
 
 use crate::keys::keys;
-use crate::limits::{ICY_BITRATE_KBPS, MAX_ICY_TEXT};
+use crate::limits::{ICY_BITRATE_KBPS, ICY_METAINT, MAX_ICY_TEXT};
 use crate::problem::{ConfigValue, Problems};
 
 keys! {
@@ -22,6 +22,9 @@ keys! {
         public: Option<bool>, default_doc "nothing is said";
         /// Bit rate (`icy-br`) where the encoder does not determine it, as in what a mount passes.
         bitrate_kbps: Option<u32>, range ICY_BITRATE_KBPS, "kbit/s";
+        /// Bytes of audio between two places for titles (`icy-metaint`). 16000 are a second of MP3
+        /// at 128 kbit/s; with fewer a title is nearer to its sound.
+        metaint: Option<u32>, range ICY_METAINT, "bytes", default_doc "16000, as Icecast has it";
     }
 }
 
@@ -40,5 +43,6 @@ pub(super) fn resolve(config: &IcyConfig, problems: &Problems) -> IcyInfo {
         site: text(&config.site),
         public: config.public,
         bitrate_kbps: config.bitrate_kbps,
+        interval: config.metaint.map(|bytes| bytes as usize),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use aulos_core::{Codec, Frames, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::fanout::{ChunkCursor, ChunkLog};
 use aulos_proto::flac::FrameRenumberer;
-use aulos_proto::http::icy::{self, IcyWriter};
+use aulos_proto::http::icy::IcyWriter;
 use aulos_proto::{ogg, wav};
 use aulos_session::mount::JoinSplice;
 
@@ -90,7 +90,7 @@ pub fn response_head(channel: &StationDescriptor, options: &ListenerOptions) -> 
         head += &format!("Access-Control-Allow-Origin: {origin}\r\n{EXPOSED_HEADERS}");
     }
     if options.titles && sends_titles(channel) {
-        head += &format!("icy-metaint: {}\r\n", icy::INTERVAL);
+        head += &format!("icy-metaint: {}\r\n", channel.icy.metaint());
     }
     head + "\r\n"
 }
@@ -127,7 +127,8 @@ impl WebListener {
             outbox.queue(response_head(channel, &options).as_bytes());
         }
         let titles = options.titles && sends_titles(channel);
-        let (mut ogg, mut icy_titles) = (None, titles.then(IcyWriter::new));
+        let (mut ogg, mut icy_titles) =
+            (None, titles.then(|| IcyWriter::every(channel.icy.metaint())));
         let mut begin = Vec::new();
         match channel.codec.info().container {
             // A chunk has its header.

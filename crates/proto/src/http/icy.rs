@@ -5,9 +5,10 @@
 
 use crate::titles::TrackMetadata;
 
-/// Inserts a metadata block after every [`INTERVAL`] bytes of audio.
+/// Inserts a metadata block after every [`INTERVAL`] bytes of audio, or as many as it is told.
 #[derive(Clone, Debug)]
 pub struct IcyWriter {
+    interval: usize,
     left: usize,
     /// The last title that was sent; it stays valid until another one is sent.
     last_title: Option<String>,
@@ -23,7 +24,14 @@ impl IcyWriter {
     /// A stream that begins with audio.
     #[must_use]
     pub const fn new() -> Self {
-        Self { left: INTERVAL, last_title: None }
+        Self::every(INTERVAL)
+    }
+
+    /// The same with another number of bytes, at least one, between two metadata blocks.
+    #[must_use]
+    pub const fn every(interval: usize) -> Self {
+        let interval = if interval == 0 { 1 } else { interval };
+        Self { interval, left: interval, last_title: None }
     }
 
     /// Appends audio to `out`, with `title` at the positions of the metadata blocks.
@@ -31,7 +39,7 @@ impl IcyWriter {
         while let Some((now, later)) = sound.split_at_checked(self.left) {
             out.extend_from_slice(now);
             sound = later;
-            self.left = INTERVAL;
+            self.left = self.interval;
             if self.last_title.as_deref() == Some(title) {
                 out.push(0);
             } else {
@@ -66,9 +74,17 @@ pub struct IcyInfo {
     pub public: Option<bool>,
     /// Kilobits per second where the encoder does not determine them.
     pub bitrate_kbps: Option<u32>,
+    /// Bytes of audio between two places for titles; without it [`INTERVAL`].
+    pub interval: Option<usize>,
 }
 
 impl IcyInfo {
+    /// Bytes of audio between two places for titles (`icy-metaint`).
+    #[must_use]
+    pub fn metaint(&self) -> usize {
+        self.interval.unwrap_or(INTERVAL)
+    }
+
     /// The header lines, each with its line break. `name` is that of the stream, and `bitrate` that
     /// of its encoder in bits per second.
     #[must_use]
@@ -136,6 +152,7 @@ mod tests {
             site: Some("https://radio.example".into()),
             public: None,
             bitrate_kbps: Some(96),
+            interval: None,
         };
         let lines = "icy-name: Night\r\nicy-genre: Jazz\r\nicy-description: All night\r\n\
                      icy-url: https://radio.example\r\nicy-br: 128\r\n";
@@ -162,6 +179,17 @@ mod tests {
         assert_eq!(heard, sound);
         assert_eq!(titles, ["Björk - Jóga", "It's; 'fine' ; yes"]);
         assert_eq!(&out[INTERVAL..=INTERVAL + 13], b"\x02StreamTitle='");
+    }
+
+    #[test]
+    fn places_for_titles_can_be_closer() {
+        let (mut writer, mut out) = (IcyWriter::every(100), Vec::new());
+        writer.write(&[7; 150], "a", &mut out);
+        writer.write(&[7; 150], "b", &mut out);
+        let mut titles = Vec::new();
+        let mut body = BodyDecoder::new(BodyFraming::UntilClosed, Some(100));
+        body.push(&out, |_| {}, |title| titles.push(stream_title(&title))).unwrap();
+        assert_eq!((out[100], titles), (1, vec!["a".to_owned(), "b".to_owned()]));
     }
 
     proptest! {
