@@ -55,6 +55,7 @@ pub use relays::RelaySupervisor;
 pub use settings::reload::ReloadReport;
 pub use stations::activity::{StationActivity, TICK};
 pub use stations::mount_table::MountTable;
+pub use stations::titles::{ShownTitle, TitleHistory};
 pub use stations::{mounts, plugin, titles};
 pub use views::Views;
 pub use views::icecast::{IcecastView, icecast_response, set_icecast_sources};

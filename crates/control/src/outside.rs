@@ -5,8 +5,9 @@ use crate::control::clock::Clock;
 use crate::control::counters::Counters;
 use crate::events::EventLog;
 use crate::hooks::Hooks;
+use crate::listeners::Listeners;
 
-/// The audio, the log, the hooks, the counters and the clock.
+/// The audio, the log, the hooks, the counters, the clock and the web listeners.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub(crate) backend: &'a dyn AudioBackend,
@@ -14,4 +15,5 @@ pub(crate) struct Outside<'a> {
     pub(crate) hooks: &'a Hooks,
     pub(crate) counters: &'a Counters,
     pub(crate) clock: &'a Clock,
+    pub(crate) listeners: &'a Listeners,
 }

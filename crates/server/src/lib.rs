@@ -32,6 +32,7 @@ pub mod server;
 pub mod state_lock;
 pub mod systemd;
 mod tcp;
+mod titles;
 pub mod tls;
 pub mod upload;
 

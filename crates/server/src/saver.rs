@@ -1,4 +1,4 @@
-//! The thread that writes the state.
+//! The thread that writes the state, and the titles that stations have shown.
 //!
 //! It does nothing else: a page that lies on a network disk which does not answer must not keep
 //! volumes and names from being saved, as it did when both shared the runtime's threads. Its
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use aulos_control::registry::store::{self, Snapshot};
 use tokio::sync::mpsc;
+
+use crate::titles::store as title_store;
 
 /// Lowers the priority of the calling thread.
 fn lower_priority() {
@@ -25,11 +27,28 @@ fn lower_priority() {
 #[cfg(target_os = "linux")]
 const BACKGROUND: i32 = 10;
 
+/// What the thread writes.
+enum SaveRequest {
+    /// The state file.
+    State(Snapshot),
+    /// A station, and lines of its titles.
+    Titles(String, String),
+}
+
+impl SaveRequest {
+    fn write(self, dir: &Path) -> io::Result<()> {
+        match self {
+            Self::State(snapshot) => store::save(dir, &snapshot.into_text()),
+            Self::Titles(station, lines) => title_store::append(dir, &station, &lines),
+        }
+    }
+}
+
 /// The way to the thread. It ends when this is dropped, and what it is doing has been done.
 #[derive(Debug)]
 pub(crate) struct Saver {
     dir: PathBuf,
-    snapshots: mpsc::Sender<Snapshot>,
+    requests: mpsc::Sender<SaveRequest>,
     results: mpsc::Receiver<io::Result<()>>,
 }
 
@@ -40,18 +59,18 @@ impl Saver {
     /// When the system gives no thread.
     pub(crate) fn start(dir: PathBuf) -> io::Result<Self> {
         // One at a time: the caller waits for its result.
-        let (snapshots, mut given) = mpsc::channel::<Snapshot>(1);
+        let (requests, mut given) = mpsc::channel::<SaveRequest>(1);
         let (done, results) = mpsc::channel(1);
         let into = dir.clone();
         std::thread::Builder::new().name("aulos-state".to_owned()).spawn(move || {
             lower_priority();
-            while let Some(snapshot) = given.blocking_recv() {
-                if done.blocking_send(store::save(&into, &snapshot.into_text())).is_err() {
+            while let Some(request) = given.blocking_recv() {
+                if done.blocking_send(request.write(&into)).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { dir, snapshots, results })
+        Ok(Self { dir, requests, results })
     }
 
     /// The state directory.
@@ -64,8 +83,20 @@ impl Saver {
     /// # Errors
     /// As [`store::save`].
     pub(crate) async fn save(&mut self, snapshot: Snapshot) -> io::Result<()> {
+        self.write(SaveRequest::State(snapshot)).await
+    }
+
+    /// Adds lines to the titles of a station.
+    ///
+    /// # Errors
+    /// As [`title_store::append`].
+    pub(crate) async fn add_titles(&mut self, station: String, lines: String) -> io::Result<()> {
+        self.write(SaveRequest::Titles(station, lines)).await
+    }
+
+    async fn write(&mut self, request: SaveRequest) -> io::Result<()> {
         let gone = || io::Error::other("the thread that saves the state has ended");
-        self.snapshots.send(snapshot).await.map_err(|_| gone())?;
+        self.requests.send(request).await.map_err(|_| gone())?;
         self.results.recv().await.ok_or_else(gone)?
     }
 }

@@ -1,9 +1,9 @@
 //! Titles that automation reports, and the list of what was played.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use crate::common::{ANY_PORTS, PATIENCE, Playing, eventually, resolve};
+use crate::common::{ANY_PORTS, PATIENCE, Playing, eventually, resolve, scratch};
 use serde_json::{Value, json};
 
 const STATIONS: &str = r#"
@@ -84,5 +84,72 @@ fn a_wrong_report_is_refused_with_the_reason() {
         let response = ask(&server, first, post);
         assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{first}: {response}");
         assert!(response.contains(reason), "{first}: {response}");
+    }
+}
+
+#[test]
+fn titles_are_kept_over_a_restart() {
+    let dir = scratch();
+    let text = format!("state_dir = \"{}\"\n{ANY_PORTS}{STATIONS}", dir.display());
+    let server = Playing::start(resolve(&text));
+    for title in ["One", "Two"] {
+        ask(&server, &format!("GET /nowplaying/radio?artist=A&title={title}"), "");
+    }
+    let lines = || std::fs::read_to_string(dir.join("titles/radio.jsonl")).unwrap_or_default();
+    eventually(|| lines().lines().count() == 3);
+    drop(server);
+    let server = Playing::start(resolve(&text));
+    ask(&server, "GET /nowplaying/radio?title=Three", "");
+    let titles: Value =
+        serde_json::from_str(body(&ask(&server, "GET /nowplaying/radio", ""))).unwrap();
+    let played = titles["played"].as_array().unwrap();
+    let names: Vec<_> = played.iter().map(|one| one["title"].as_str().unwrap()).collect();
+    assert_eq!(names, ["One", "Two", "Three"]);
+    assert_eq!(played[0]["end"], played[1]["at"]);
+    assert_eq!(played[1]["end"], played[2]["at"]);
+    assert_eq!(played[2]["listeners"], 0);
+    let report = ask(&server, "GET /nowplaying/radio?format=report", "");
+    let rows: Vec<&str> = body(&report).lines().collect();
+    assert_eq!(rows[0], "start,end,played_s,artist,title,album,duration_s,listeners");
+    assert!(rows[1].ends_with(",\"A\",\"One\",\"\",,0"), "{report}");
+}
+
+#[test]
+fn web_sites_follow_titles_as_events() {
+    let server = Playing::start(resolve(&(ANY_PORTS.to_owned() + STATIONS)));
+    ask(&server, "GET /nowplaying/radio?title=One", "");
+    let mut socket = TcpStream::connect(server.http).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(
+        socket,
+        "GET /nowplaying/radio/events?delay_ms=0 HTTP/1.1\r\nHost: localhost\r\n\
+         Origin: https://radio.example\r\nSec-Fetch-Site: cross-site\r\n\r\n"
+    )
+    .unwrap();
+    let mut lines = BufReader::new(socket).lines().map(|line| line.unwrap());
+    let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    let head = head.join("\n").to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    assert!(head.contains("content-type: text/event-stream"), "{head}");
+    assert!(head.contains("access-control-allow-origin: *"), "{head}");
+    let mut event = || -> Value {
+        let line = lines.find(|line| line.starts_with("data: ")).unwrap();
+        serde_json::from_str(&line[6..]).unwrap()
+    };
+    let first = event();
+    assert_eq!((&first["title"], &first["station"]), (&json!("One"), &json!("radio")));
+    ask(&server, "GET /nowplaying/radio?title=Two&artist=B&duration=60", "");
+    let second = event();
+    assert_eq!(second["title"], "Two");
+    assert_eq!((&second["artist"], &second["duration_s"]), (&json!("B"), &json!(60.0)));
+    assert!(second["frame"].as_i64() >= first["frame"].as_i64(), "{second}");
+    assert_eq!((&second["rate"], &second["at"]), (&json!(48_000), &second["sounds_at"]));
+    for (first, status, part) in [
+        ("GET /nowplaying/none/events", "404", "unknown station"),
+        ("GET /nowplaying/radio/events?delay_ms=x", "400", "delay_ms"),
+    ] {
+        let response = ask(&server, first, "");
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{response}");
+        assert!(response.contains(part), "{response}");
     }
 }

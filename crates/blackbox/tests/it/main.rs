@@ -81,6 +81,7 @@ mod state;
 mod station_chain;
 mod station_rtp;
 mod sync_proof;
+mod title_position;
 mod tls;
 mod trunk;
 mod turns;

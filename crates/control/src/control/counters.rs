@@ -58,6 +58,14 @@ counters! {
     http_cross_site,
     /// Requests with an unknown host name.
     http_wrong_host,
+    /// Titles sent to the outputs of stations.
+    title_outputs_sent,
+    /// Titles that could not be sent to an output, and connections of outputs that ended.
+    title_outputs_failed,
+    /// Attempts to write the history of titles that failed.
+    titles_not_saved,
+    /// Followers of titles for which there was no room.
+    title_followers_refused,
     /// Web listeners that were refused by their address or program.
     http_listeners_denied,
     /// Connections above the limit for one address.

@@ -56,6 +56,8 @@ use crate::stations::Stations;
 use crate::stations::added::StreamOrigin;
 use crate::stations::mount_table::MountTable;
 use crate::stations::slot::ScriptEvent;
+use crate::stations::titles::TitleHistory;
+use crate::stations::titles::shown::StationTitles;
 use crate::views::Views;
 use crate::views::run_statistics::RunStatistics;
 use state::Subjects;
@@ -133,6 +135,11 @@ impl Control {
             }
         }
         stations.restore_sounds(&saved.sounds, backend);
+        for slot in stations.slots_mut() {
+            if let Some(lines) = saved.titles.get(&slot.station.name) {
+                slot.titles = StationTitles::with_history(TitleHistory::from_lines(lines));
+            }
+        }
         let dropped = clients.registry.restore(saved.groups);
         if dropped > 0 {
             self.counters.clients_not_restored.fetch_add(dropped as u64, Ordering::Relaxed);

@@ -175,8 +175,8 @@ impl Control {
 
     /// What every subject may use.
     pub(crate) fn outside(&self) -> Outside<'_> {
-        let Self { hooks, counters, clock, .. } = self;
-        Outside { backend: &*self.backend, events: &self.events, hooks, counters, clock }
+        let Self { hooks, counters, clock, listeners, .. } = self;
+        Outside { backend: &*self.backend, events: &self.events, hooks, counters, clock, listeners }
     }
 
     /// The configuration in use.

@@ -273,6 +273,7 @@ impl Reload<'_> {
         if let Some(old) = self.subjects.stations.remove(number) {
             // Trouble that hooks have reported still needs its end event.
             new.watch = old.watch;
+            new.titles = old.titles;
             new.schedule = old.schedule;
             new.schedule.renew(true);
             if old.station.plugin == station.plugin {

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use aulos_proto::titles::TrackMetadata;
+use aulos_proto::titles::{TrackMetadata, clean_text};
 use aulos_proto::uri::percent_encode_url;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::backend::AudioBackend;
+use crate::backend::{AudioBackend, StationReport};
 use crate::effects::{Effects, Notice};
 use crate::outside::Outside;
 use crate::stations::plugin::merge;
 use crate::stations::slot::{ScriptEvent, StationSlot, own_properties};
+use crate::stations::titles::shown::{self, NewTitle};
 use crate::stations::view::StationView;
-use crate::stations::{Stations, art, title_json};
+use crate::stations::{Stations, art, sources, title_json};
 
 impl Stations {
     /// Handles an event of the control script of a stream.
@@ -80,34 +81,66 @@ impl Stations {
         effects
     }
 
-    /// Takes over the title of the active source. A control script has precedence.
+    /// Takes over the title of the active source. A control script has precedence. Where the source
+    /// has just come on air, its title is that of the sound that goes out now.
     pub(super) fn update_title(
         &mut self,
         number: usize,
-        title: Option<TrackMetadata>,
+        (title, is_new_source): (Option<TrackMetadata>, bool),
         outside: Outside<'_>,
     ) -> Effects {
+        let source = outside.backend.status(number).machine.active;
+        let new = NewTitle { title: title.unwrap_or_default(), next: None, source };
         match self.get(number) {
-            Some(slot) if slot.station.plugin.is_none() => {
-                self.set_title(number, title.unwrap_or_default(), outside)
-            }
-            _ => Effects::default(),
+            Some(slot) if slot.station.plugin.is_some() => Effects::default(),
+            Some(_) if is_new_source => self.set_title(number, new, outside),
+            _ => self.queue_title(number, new, outside),
         }
     }
 
-    /// Shows a title until the next one.
-    pub(super) fn set_title(
+    /// Shows a title when the sound that enters the station now goes out.
+    pub(crate) fn queue_title(
         &mut self,
         number: usize,
-        title: TrackMetadata,
+        title: NewTitle,
         outside: Outside<'_>,
     ) -> Effects {
         let Some(slot) = self.get_mut(number) else { return Effects::default() };
+        let latency = shown::latency(&slot.station, &outside.backend.status(number), title.source);
+        slot.titles.queue(outside.clock.local(), latency, title);
+        self.show_due_titles(number, outside)
+    }
+
+    /// Shows the titles whose sound goes out now.
+    pub(super) fn show_due_titles(&mut self, number: usize, outside: Outside<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let Some(slot) = self.get(number).filter(|slot| !slot.titles.is_idle()) else {
+            return effects;
+        };
+        // A switch that is not handled yet makes the titles of the source before it outdated.
+        if slot.shown.machine.active != outside.backend.status(number).machine.active {
+            return effects;
+        }
+        let due =
+            |stations: &mut Self| stations.get_mut(number)?.titles.take_due(outside.clock.local());
+        while let Some(title) = due(self) {
+            effects.extend(self.set_title(number, title, outside));
+        }
+        effects
+    }
+
+    /// Shows a title until the next one.
+    fn set_title(&mut self, number: usize, new: NewTitle, outside: Outside<'_>) -> Effects {
+        let NewTitle { title, next, .. } = new;
+        let Some(slot) = self.get_mut(number) else { return Effects::default() };
         let metadata = title_json::metadata(&title);
+        let has_other_next = slot.titles.next != next;
+        slot.titles.next = next;
         // All others stay, also those of a control script.
         let mut update = Map::clone(&slot.properties);
         update.insert("metadata".to_owned(), Value::Object(metadata));
-        if !merge(Arc::make_mut(&mut slot.properties), update, |_, _| None) {
+        let has_changed = merge(Arc::make_mut(&mut slot.properties), update, |_, _| None);
+        if !has_changed && !has_other_next {
             return Effects::default();
         }
         let name = slot.station.name.clone();
@@ -132,9 +165,14 @@ impl Stations {
         let mut effects = Effects { is_shown: true, ..Effects::default() };
         let Some((_, source)) = self.find(stream) else { return effects };
         let properties = Arc::clone(&source.properties);
+        let reported = source.titles.next.clone();
         for number in self.shown_by(stream, outside.backend) {
             let Some(slot) = self.get_mut(number) else { continue };
-            slot.titles.update(outside.clock.wall_time(), &properties);
+            let status = outside.backend.status(number);
+            let next = reported.clone().or_else(|| next_of_playlist(&status));
+            let listeners = outside.listeners.table().count(&slot.station.name).0;
+            let now = (outside.clock.wall_time(), listeners);
+            slot.titles.show(&slot.station, &status, (&properties, next), now);
             let params = json!({ "id": slot.station.name, "properties": *properties });
             outside.backend.set_title(number, &title_json::title_line(&properties));
             effects.notices.push(Notice::Message("Stream.OnProperties", params));
@@ -192,6 +230,13 @@ impl Stations {
     pub(crate) fn views(&self, backend: &dyn AudioBackend) -> Vec<StationView> {
         (0..self.end()).filter_map(|number| self.view(number, backend)).collect()
     }
+}
+
+/// The next file of the playlist on air, by its name.
+fn next_of_playlist(status: &StationReport) -> Option<String> {
+    let playlist = sources::of_source(&status.playlists, status.machine.active?)?;
+    let name = playlist.next.first()?.file_stem()?.to_string_lossy();
+    clean_text(name.as_bytes())
 }
 
 /// A player's reported playback status.

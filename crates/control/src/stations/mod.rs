@@ -91,13 +91,17 @@ impl Stations {
         let rescheduled = self.follow_schedule(number, outside);
         self.observe(number, Observation::Status(&status), outside);
         let status = status.without_live_figures();
-        let Some(slot) = self.get_mut(number) else { return Effects::default() };
+        let mut effects = self.show_due_titles(number, outside);
+        let Some(slot) = self.get_mut(number) else { return effects };
         log_changes(outside.events, slot, &status);
         if slot.shown == status {
-            return Effects { is_shown: rescheduled, ..Effects::default() };
+            effects.is_shown |= rescheduled;
+            return effects;
         }
         let shown = std::mem::replace(&mut slot.shown, status.clone());
-        let mut effects = Effects { is_shown: true, ..Effects::default() };
+        let is_switched = shown.machine.active != status.machine.active;
+        let has_outdated = is_switched && slot.titles.forget_source();
+        effects.is_shown = true;
         if shown.state != status.state
             && let Some(mut view) = self.view(number, outside.backend)
             && view.station.mount.is_none()
@@ -107,11 +111,11 @@ impl Stations {
             effects.notices.push(Notice::Message("Stream.OnUpdate", params));
         }
         let title = sources::title(&status);
-        if sources::title(&shown) != title {
+        if sources::title(&shown) != title || has_outdated {
             let title = title.map(Cow::into_owned);
-            effects.extend(self.update_title(number, title, outside));
+            effects.extend(self.update_title(number, (title, is_switched), outside));
         }
-        if shown.machine.active != status.machine.active {
+        if is_switched {
             effects.extend(self.show_other_metadata(number, outside));
         }
         effects
@@ -172,6 +176,10 @@ impl Stations {
     /// The stations with their numbers.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, &StationSlot)> {
         self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
+    }
+
+    pub(crate) fn slots_mut(&mut self) -> impl Iterator<Item = &mut StationSlot> {
+        self.slots.iter_mut().flatten()
     }
 
     /// One more than the highest number of a station.

@@ -12,7 +12,7 @@ use crate::hooks::StationWatch;
 use crate::stations::activity::StationActivity;
 use crate::stations::event_log::LoggedFailures;
 use crate::stations::schedule::ScheduleState;
-use crate::stations::titles::history::TitleHistory;
+use crate::stations::titles::shown::StationTitles;
 
 /// A station, with the state that Snapcast keeps per stream.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub(crate) struct StationSlot {
     pub(crate) file_sound: Option<ProcessingSettings>,
     /// Properties reported by the control script.
     pub(crate) properties: Arc<Map<String, Value>>,
-    /// The titles that its listeners were shown.
-    pub(crate) titles: TitleHistory,
+    /// The titles that its listeners are and were shown.
+    pub(crate) titles: StationTitles,
     /// The control script, while it runs.
     pub(crate) plugin: Option<PluginHandle>,
     /// The state of this station's hook events.
@@ -46,7 +46,7 @@ impl StationSlot {
             added: added.map(Arc::new),
             file_sound: None,
             properties: own_properties(&station).into(),
-            titles: TitleHistory::default(),
+            titles: StationTitles::default(),
             plugin: None,
             watch: StationWatch::default(),
             shown: StationReport::default(),

@@ -1,4 +1,5 @@
-//! Players that report titles without a control script: librespot and shairport-sync.
+//! The titles of stations, and players that report them without a control script: librespot and
+//! shairport-sync.
 //!
 //! Each station with such a player has a task that reads the player's FIFO and reports like a
 //! control script. The audio backend starts the player and restarts it; the player never waits for
@@ -6,6 +7,7 @@
 
 pub(crate) mod history;
 pub(crate) mod now_playing;
+pub(crate) mod shown;
 
 use std::io;
 use std::path::Path;
@@ -22,12 +24,18 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::backend::SourceState;
+use crate::control::counters::count;
 use crate::control::state::Control;
+use crate::events::history::{EventKind, EventSeverity, NewEvent};
 use crate::stations::slot::ScriptEvent;
 use crate::stations::title_json::{metadata, seconds};
+pub use history::TitleHistory;
+use shown::NewTitle;
+pub use shown::ShownTitle;
 
 /// Delay before a FIFO that cannot be read is opened again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -47,6 +55,72 @@ pub fn title_sources(stations: &[Arc<StationSettings>]) -> Vec<(String, TitleFif
         }
     }
     title_sources
+}
+
+/// Shows a title that automation has reported, when the sound that enters the station now goes out.
+/// Nothing happens without a station of this name.
+pub fn report(control: &Control, station: &str, title: TrackMetadata, next: Option<String>) {
+    let new = NewTitle { title, next, source: None };
+    control.change(|subjects| {
+        let Some((number, _)) = subjects.stations.find(station) else { return };
+        let effects = subjects.stations.queue_title(number, new, control.outside());
+        control.apply_effects(subjects, effects, None);
+    });
+}
+
+/// The titles of a station from now on, the present one first; `None` without such a station. It
+/// ends with the station.
+pub fn subscribe(
+    control: &Control,
+    station: &str,
+) -> Option<watch::Receiver<Option<Arc<ShownTitle>>>> {
+    control.lock().stations.find(station).map(|(_, slot)| slot.titles.subscribe())
+}
+
+/// What became of a title at an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputOutcome {
+    /// It was sent.
+    Sent,
+    /// It was sent, and the one before was not.
+    SentAgain,
+    /// It could not be sent, or the connection has ended, and why.
+    Failed(String),
+    /// The same, and the attempt before had failed too.
+    FailedAgain,
+}
+
+/// Counts what became of a title at an output; an output that fails or works again has an event.
+pub fn report_output(control: &Control, station: &str, output: &str, outcome: OutputOutcome) {
+    let counters = &control.counters;
+    let (counter, event) = match outcome {
+        OutputOutcome::Sent => (&counters.title_outputs_sent, None),
+        OutputOutcome::SentAgain => {
+            tracing::info!(stream = station, output, "titles are sent again");
+            let text = "titles are sent again".to_owned();
+            (&counters.title_outputs_sent, Some((EventSeverity::Info, text)))
+        }
+        OutputOutcome::Failed(error) => {
+            tracing::warn!(stream = station, output, error, "cannot send titles; retrying");
+            let text = format!("titles cannot be sent: {error}");
+            (&counters.title_outputs_failed, Some((EventSeverity::Warning, text)))
+        }
+        OutputOutcome::FailedAgain => (&counters.title_outputs_failed, None),
+    };
+    count(counter);
+    if let Some((severity, text)) = event {
+        let (kind, station) = (EventKind::Output, Some(station.to_owned()));
+        control.events.add(NewEvent { kind, severity, station, subject: output.to_owned(), text });
+    }
+}
+
+/// What to add to the file of each station's titles.
+pub fn take_unsaved(control: &Control) -> Vec<(String, String)> {
+    let mut subjects = control.lock();
+    let slots = subjects.stations.slots_mut();
+    let lines = slots
+        .filter_map(|slot| Some((slot.station.name.clone(), slot.titles.history.take_unsaved()?)));
+    lines.collect()
 }
 
 /// Whether the player that writes into a FIFO has ended or cannot be started.

@@ -30,6 +30,8 @@ pub(super) struct AppState {
     pub(super) recordings: FileServer,
     pub(super) waveforms: Waveforms,
     pub(super) sounds: FileServer,
+    /// Places for those who follow the titles of stations.
+    pub(super) title_followers: Arc<Semaphore>,
     /// One uploaded sound at a time is in memory.
     pub(super) upload_turn: Arc<Semaphore>,
     pub(super) sink: Arc<dyn ListenSink>,

@@ -5,7 +5,7 @@
 //! one. An attacker cannot own IP addresses or names of local networks; other names must be
 //! configured (`[http] names`).
 //!
-//! Streams and the statistics are for pages of other sites too (CORS): a browser asks before it
+//! Streams, titles and the statistics are for pages of other sites too (CORS): a browser asks before it
 //! sends more than plain headers, such as `Icy-MetaData`.
 
 use aulos_control::Control;
@@ -61,6 +61,7 @@ pub(super) fn permit_other_sites(response: &mut Response, control: &Control) -> 
 pub(super) fn preflight_response(request: &Request, control: &Control) -> Option<Response> {
     let path = request.uri().path();
     let is_stream = path.starts_with("/listen/")
+        || path.starts_with("/nowplaying/")
         || path == "/status-json.xsl"
         || control.mounts().at_path(path.as_bytes()).is_some();
     if request.method() != Method::OPTIONS || !is_stream || !request.headers().contains_key(ORIGIN)

@@ -67,6 +67,7 @@ pub(super) fn router(
         .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
         .route("/nowplaying/{station}", get(api::now_playing::get).post(api::now_playing::post))
+        .route("/nowplaying/{station}/events", get(api::title_events::get))
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
         .route("/hls/{*path}", any(hls::serve))
@@ -87,6 +88,7 @@ pub(super) fn router(
         recordings,
         waveforms,
         sounds,
+        title_followers: Arc::new(Semaphore::new(api::title_events::MAX_FOLLOWERS)),
         upload_turn: Arc::new(Semaphore::new(1)),
         sink,
         sockets,

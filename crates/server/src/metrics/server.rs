@@ -252,6 +252,25 @@ pub(super) const CONNECTIONS: &[Metric] = &[
     )
     .labels(&[("result", &["passed", "encoded", "silenced"])]),
     Metric::counter(
+        "aulos_title_outputs_total",
+        "Titles that were sent to outputs, failed attempts, and connections of outputs that ended.",
+        Values::Counters(&[
+            ("title_outputs_sent", &["sent"]),
+            ("title_outputs_failed", &["failed"]),
+        ]),
+    )
+    .labels(&[("result", &["sent", "failed"])]),
+    Metric::counter(
+        "aulos_title_followers_refused_total",
+        "Followers of titles for which there was no room.",
+        Values::Counters(&[("title_followers_refused", &[])]),
+    ),
+    Metric::counter(
+        "aulos_title_save_failures_total",
+        "Failed writes of the history of titles.",
+        Values::Counters(&[("titles_not_saved", &[])]),
+    ),
+    Metric::counter(
         "aulos_hls_segments_total",
         "Segments of HLS, one for all renditions of a station.",
         Values::Counters(&[("hls_segments", &[])]),

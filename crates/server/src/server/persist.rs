@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aulos_control::Control;
 use aulos_control::registry::store::{self, LoadOutcome, SavedState};
+use aulos_control::{Control, count, titles};
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::saver::Saver;
+use crate::titles::store as title_store;
 
 /// Delay of a save, to combine changes.
 const SAVE_DELAY: Duration = Duration::from_secs(2);
@@ -21,6 +22,7 @@ pub(super) async fn save_changes(
     mut stop: oneshot::Receiver<()>,
 ) {
     let dir = saver.dir().to_path_buf();
+    let mut unwritten = UnwrittenTitles::default();
     let mut ticks = interval(SAVE_DELAY / 4);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut failing, mut last) = (false, false);
@@ -30,6 +32,7 @@ pub(super) async fn save_changes(
             _ = &mut stop => Duration::ZERO,
         };
         last = wait.is_zero();
+        unwritten.write(&control, &mut saver).await;
         let Some(deadline) = Instant::now().checked_sub(wait) else { continue };
         let Some(snapshot) = control.take_unsaved(deadline) else { continue };
         // A disk may be slow; controllers do not wait for it.
@@ -55,7 +58,40 @@ pub(super) async fn save_changes(
     }
 }
 
+/// Lines of titles that could not be written.
+#[derive(Default)]
+struct UnwrittenTitles {
+    /// The next ones wait in the history until these are written.
+    lines: Vec<(String, String)>,
+    is_failing: bool,
+}
+
+impl UnwrittenTitles {
+    /// Writes what has been shown since the last call. A failure is logged once.
+    async fn write(&mut self, control: &Control, saver: &mut Saver) {
+        if self.lines.is_empty() {
+            self.lines = titles::take_unsaved(control);
+        }
+        while let Some((station, lines)) = self.lines.pop() {
+            match saver.add_titles(station.clone(), lines.clone()).await {
+                Ok(()) => self.is_failing = false,
+                Err(error) => {
+                    count(&control.counters.titles_not_saved);
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        tracing::warn!(stream = station, %error, "cannot save titles; retrying");
+                    }
+                    return self.lines.push((station, lines));
+                }
+            }
+        }
+    }
+}
+
 pub(super) fn load_state(dir: &Path) -> SavedState {
+    SavedState { titles: title_store::load(dir), ..load_state_file(dir) }
+}
+
+fn load_state_file(dir: &Path) -> SavedState {
     match store::load(dir) {
         Ok(LoadOutcome::Saved(saved)) => saved,
         Ok(LoadOutcome::Nothing) => SavedState::default(),

@@ -6,6 +6,7 @@
 //! Everything that can be accepted can also be read back: [`MAX_BYTES`] is computed from the limits
 //! of all saved values, and a change beyond a limit is refused when it is requested.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
@@ -112,6 +113,8 @@ pub struct SavedState {
     pub sounds: Vec<Value>,
     /// Presets.
     pub presets: Vec<Preset>,
+    /// Lines of the titles of each station, from files of their own.
+    pub titles: HashMap<String, String>,
 }
 
 /// Loads the saved state. A file that cannot be used is renamed, so that the next save does not
@@ -170,7 +173,7 @@ const MAX_PUT_ASIDE: usize = 10;
 
 fn parse(text: &[u8]) -> Result<SavedState, serde_json::Error> {
     let Object(StateFileJson { groups, streams, sounds, presets }) = serde_json::from_slice(text)?;
-    Ok(SavedState { groups, streams, sounds, presets })
+    Ok(SavedState { groups, streams, sounds, presets, titles: HashMap::new() })
 }
 
 /// The state to save, which is rendered later without a lock: groups, clients and presets are

@@ -1,7 +1,8 @@
 //! What a station plays now, as automation reports it.
 //!
 //! The title of a report stands until another one, or the next title of the source on air: the
-//! latest is what listeners are shown.
+//! latest is what listeners are shown. It is shown when the sound that enters the station with the
+//! report goes out.
 
 use aulos_proto::snap::control::RpcError;
 use aulos_proto::titles::{TrackMetadata, clean_text};
@@ -11,6 +12,7 @@ use crate::control::context::CallContext;
 use crate::methods::params::{Param, ParamType, Params};
 use crate::methods::rpc::MethodResult;
 use crate::stations::calls::{MAX_DURATION_S, seconds};
+use crate::stations::titles::shown::NewTitle;
 
 /// The parameters of `Aulos.SetNowPlaying`.
 pub(crate) const SET: &[Param] = &[
@@ -23,6 +25,7 @@ pub(crate) const SET: &[Param] = &[
         ParamType::Seconds { min: 0.0, max: MAX_DURATION_S },
         "the length of the track",
     ),
+    Param::optional("next", ParamType::Text, "what follows, in one line, for outputs"),
 ];
 
 /// The parameters of `Aulos.GetNowPlaying`.
@@ -47,7 +50,8 @@ pub(crate) fn set(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodR
         ..TrackMetadata::default()
     };
     let answer = json!({ "station": name, "title": title.title, "artist": title.artist });
-    let effects = context.subjects.stations.set_title(number, title, context.control.outside());
+    let new = NewTitle { title, next: text("next")?, source: None };
+    let effects = context.subjects.stations.queue_title(number, new, context.control.outside());
     context.push_effects(effects);
     Ok(answer.into())
 }
@@ -59,8 +63,8 @@ pub(crate) fn get(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodR
     let (_, slot) = context.station_param(params)?;
     Ok(json!({
         "station": slot.station.name,
-        "now": slot.titles.now(),
-        "played": slot.titles.json(from, to),
+        "now": slot.titles.history.now(),
+        "played": slot.titles.history.json(from, to),
     })
     .into())
 }

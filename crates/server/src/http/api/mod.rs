@@ -12,6 +12,7 @@ pub(super) mod recordings;
 pub(super) mod resource;
 pub(super) mod sounds;
 pub(super) mod system;
+pub(super) mod title_events;
 pub(super) mod waveform;
 
 use std::sync::LazyLock;

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use super::resource::{Parameter, ParameterKind as Kind, Query};
 use crate::history::unix_now;
 use crate::http::app_state::{AppState, json_response};
+use crate::http::host::permit_other_sites;
 
 const PARAMETERS: &[Parameter] = &[
     Parameter { name: "station", kind: Kind::Path, about: "the station" },
@@ -32,7 +33,12 @@ const PARAMETERS: &[Parameter] = &[
         about: "titles from this time on: Unix time, or relative to now if it is not positive",
     },
     Parameter { name: "to", kind: Kind::Time, about: "titles up to this time, in the same way" },
-    Parameter { name: "format", kind: Kind::Word(&["json", "csv"]), about: "json without it" },
+    Parameter { name: "next", kind: Kind::Text, about: "what follows, in one line" },
+    Parameter {
+        name: "format",
+        kind: Kind::Word(&["json", "csv", "report"]),
+        about: "json without it; report is a table with the end of each title and its listeners",
+    },
 ];
 
 /// A title from a query, or the titles.
@@ -59,11 +65,14 @@ pub(in crate::http) async fn get(
         Ok(titles) => titles,
         Err(refusal) => return refusal,
     };
-    if query.text("format") == Some("csv") {
-        let media = [(CONTENT_TYPE, "text/csv; charset=utf-8")];
-        return (media, csv(&titles)).into_response();
-    }
-    json_response(titles.to_string())
+    let table = |text: String| ([(CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response();
+    let mut response = match query.text("format") {
+        Some("csv") => table(csv(&titles)),
+        Some("report") => table(report_csv(&titles)),
+        _ => json_response(titles.to_string()),
+    };
+    permit_other_sites(&mut response, &app.control);
+    response
 }
 
 /// A title from the body: an object of JSON, or a form.
@@ -103,7 +112,7 @@ pub(in crate::http) async fn post(
 fn fields(query: &Query) -> Map<String, Value> {
     let text = |name: &str| Some((name.to_owned(), json!(query.text(name)?)));
     let duration = query.integer("duration").map(|span| ("duration".to_owned(), json!(span)));
-    ["title", "artist", "album"].into_iter().filter_map(text).chain(duration).collect()
+    ["title", "artist", "album", "next"].into_iter().filter_map(text).chain(duration).collect()
 }
 
 async fn report(
@@ -156,16 +165,47 @@ fn csv(titles: &Value) -> String {
     for one in titles["played"].as_array().into_iter().flatten() {
         let at = one["at"].as_u64().unwrap_or(0);
         text += &aulos_core::Utc::from_unix(at).to_string();
-        for name in ["artist", "title", "album"] {
-            let value = one[name].as_str().unwrap_or_default();
-            // A spreadsheet takes what begins so for a formula.
-            let guard = if value.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
-            text += &format!(",\"{guard}{}\"", value.replace('"', "\"\""));
-        }
+        text += &texts(one);
         let duration = one["duration_s"].as_f64().map(|span| span.to_string());
         text += &format!(",{}\r\n", duration.unwrap_or_default());
     }
     text
+}
+
+/// The titles as collecting societies want them: with the time for which each was played, and the
+/// web listeners at its beginning.
+fn report_csv(titles: &Value) -> String {
+    let mut text = String::from("start,end,played_s,artist,title,album,duration_s,listeners\r\n");
+    let time = |at: u64| aulos_core::Utc::from_unix(at).to_string();
+    for one in titles["played"].as_array().into_iter().flatten() {
+        let start = one["at"].as_u64().unwrap_or(0);
+        let end = one["end"].as_u64();
+        let played = end.map(|end| end.saturating_sub(start).to_string());
+        text += &format!(
+            "{},{},{}",
+            time(start),
+            end.map(time).unwrap_or_default(),
+            played.unwrap_or_default()
+        );
+        text += &texts(one);
+        for name in ["duration_s", "listeners"] {
+            let value = Some(&one[name]).filter(|value| value.is_number());
+            text += &format!(",{}", value.map(Value::to_string).unwrap_or_default());
+        }
+        text += "\r\n";
+    }
+    text
+}
+
+/// The columns of performer, title and album.
+fn texts(title: &Value) -> String {
+    let column = |name: &str| {
+        let value = title[name].as_str().unwrap_or_default();
+        // A spreadsheet takes what begins so for a formula.
+        let guard = if value.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
+        format!(",\"{guard}{}\"", value.replace('"', "\"\""))
+    };
+    ["artist", "title", "album"].map(column).concat()
 }
 
 /// A title and what belongs to it.
@@ -187,5 +227,21 @@ mod tests {
         let lines: Vec<&str> = lines.split("\r\n").collect();
         assert_eq!(lines[1], "2025-11-28T10:00:00Z,\"'=1+1\",\"Say \"\"hi\"\", twice\",\"\",2.5");
         assert_eq!(lines[2], "1970-01-01T00:00:00Z,\"B\",\"\",\"\",");
+    }
+
+    #[test]
+    fn a_report_has_the_time_for_which_each_title_was_played() {
+        let titles = json!({ "played": [
+            { "at": 1_764_324_000, "end": 1_764_324_215, "title": "Rain", "artist": "Alma",
+              "duration_s": 220.5, "listeners": 12 },
+            { "at": 1_764_324_215, "end": null, "title": "B" },
+        ] });
+        let text = report_csv(&titles);
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        assert_eq!(
+            lines[1],
+            "2025-11-28T10:00:00Z,2025-11-28T10:03:35Z,215,\"Alma\",\"Rain\",\"\",220.5,12"
+        );
+        assert_eq!(lines[2], "2025-11-28T10:03:35Z,,,\"\",\"B\",\"\",,");
     }
 }
