@@ -54,6 +54,9 @@ pub use source::{Mount, SourceConfig, TitleFifo, TitleFormat};
 pub use station::hls::HlsSettings;
 pub use station::intro::{Intro, IntroChunk};
 pub use station::mount::{MountSettings, OWN_PATHS};
+pub use station::now_playing::{
+    NowPlayingSettings, OutputCharset, TitleOutputSettings, TitleProtocol, TitleTarget,
+};
 pub use station::push::{PushSettings, PushTarget};
 pub use station::record::{RecorderSettings, rotation_for};
 pub use station::rtp::RtpOutputSettings;

@@ -119,6 +119,14 @@ pub const MAX_PUSHES: usize = 16;
 pub const MAX_ICY_TEXT: usize = 256;
 /// The bit rates that are announced, in kbit/s.
 pub const ICY_BITRATE_KBPS: RangeInclusive<u32> = 1..=100_000;
+/// Each is a task, and a connection at most.
+pub const MAX_TITLE_OUTPUTS: usize = 16;
+/// A radio text has 64 letters, a label of DAB+ 128 bytes; a request may have more around it.
+pub const MAX_TITLE_TEMPLATE: usize = 4_096;
+/// A title that comes an hour later is none.
+pub const MAX_TITLE_INTERVAL: Span = Span::from_secs(3_600);
+/// Ten bits of a site, six of an encoder (EN 62106-10).
+pub const UECP_ADDRESS: RangeInclusive<u32> = 0..=65_535;
 /// Descriptions of the programme are sent in a request head, which the server reads as a whole.
 pub const MAX_PUSH_TEXT: usize = 256;
 /// The other server defines the length of its passwords.

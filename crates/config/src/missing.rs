@@ -12,6 +12,7 @@ use crate::model::{Config, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
 use crate::program::{ProgramState, find_program};
 use crate::source::{self, LocalPath};
+use crate::station::now_playing::NowPlayingConfig;
 
 /// Adds a warning for everything that is missing.
 pub(crate) fn check(config: &Config, env: &Environment, problems: &Problems) {
@@ -47,8 +48,24 @@ impl Search<'_> {
                 }
             }
         }
+        if let Some(now_playing) = &station.now_playing {
+            self.titles(now_playing);
+        }
         if let Some(script) = station.plugin.as_ref().and_then(|plugin| plugin.script.as_ref()) {
             self.program(&plugin_dir.join(&script.value), script.at);
+        }
+    }
+
+    fn titles(&self, config: &NowPlayingConfig) {
+        let of_outputs = config.outputs.iter().filter_map(|output| {
+            let url = output.url.as_ref()?;
+            Some((url.value.strip_prefix("file://")?, url.at))
+        });
+        let input = config.file.as_ref().map(|file| (file.value.as_str(), file.at));
+        for (file, at) in of_outputs.chain(input) {
+            if let Some(folder) = Path::new(file).parent() {
+                self.folder(folder, at);
+            }
         }
     }
 

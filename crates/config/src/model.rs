@@ -26,6 +26,7 @@ use crate::station::codec::CodecKey;
 use crate::station::hls::HlsConfig;
 use crate::station::icy::IcyConfig;
 use crate::station::logger::LoggerConfig;
+use crate::station::now_playing::NowPlayingConfig;
 use crate::station::push::PushConfig;
 use crate::station::record::RecordConfig;
 use crate::station::rtp::RtpConfig;
@@ -220,6 +221,8 @@ keys! {
         rtp: Vec<RtpConfig>;
         /// Recorders.
         record: OneOrMore<RecordConfig>;
+        /// A text file with titles, and outputs that are told of them.
+        now_playing: Option<NowPlayingConfig>;
         /// What web listeners and directories are told of the stream.
         icy: IcyConfig;
         /// A legal log of the output.
@@ -258,6 +261,8 @@ keys! {
         max_listeners: Option<u32>, range MAX_LISTENERS, "listeners", default_doc "no limit";
         /// Time after which a listener is disconnected.
         max_duration_s: Option<u32>, range MAX_DURATION_S, "seconds", default_doc "no limit";
+        /// A text file with titles, and outputs that are told of them.
+        now_playing: Option<NowPlayingConfig>;
         /// What listeners and directories are told of the stream.
         icy: IcyConfig;
         /// Leave the mount out of `/status-json.xsl` and `/listen/`. Its address works.

@@ -7,6 +7,7 @@ mod keys;
 mod logger;
 mod machine;
 mod mounts;
+mod now_playing;
 mod records;
 mod relays;
 mod schedule;

@@ -1,4 +1,4 @@
-//! POST requests to other servers: the events of hooks, and questions about web listeners.
+//! Requests to other servers: the events of hooks, questions about web listeners, and titles.
 
 use std::pin::pin;
 
@@ -7,6 +7,7 @@ use aulos_control::hooks::DeliveryError;
 use axum::body::Body;
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::http::request::Builder;
 use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
 
@@ -30,10 +31,27 @@ pub(crate) async fn post(
     to: &Webhook,
     body: PostBody<'_>,
 ) -> Result<HeaderMap, DeliveryError> {
+    exchange(dialer, to, request(to, body)?).await
+}
+
+/// Sends a GET request, as [`post`].
+///
+/// # Errors
+/// As [`post`].
+pub(crate) async fn get(dialer: &Dialer, to: &Webhook) -> Result<HeaderMap, DeliveryError> {
+    let request = with_headers(Request::get(to.target.as_str()), to).body(Body::empty());
+    exchange(dialer, to, request.map_err(|_| DeliveryError::Broken)?).await
+}
+
+async fn exchange(
+    dialer: &Dialer,
+    to: &Webhook,
+    request: Request<Body>,
+) -> Result<HeaderMap, DeliveryError> {
     let stream = dialer.dial(to.secure, &to.host, to.port).await?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|_| DeliveryError::Broken)?;
-    let answer = sender.send_request(request(to, body)?);
+    let answer = sender.send_request(request);
     let (mut answer, mut connection) = (pin!(answer), pin!(connection));
     let answer = tokio::select! {
         biased;
@@ -49,19 +67,21 @@ pub(crate) async fn post(
 }
 
 fn request(to: &Webhook, body: PostBody<'_>) -> Result<Request<Body>, DeliveryError> {
-    let mut request = Request::post(to.target.as_str())
-        .header(HOST, &to.authority)
-        .header(USER_AGENT, concat!("aulos/", env!("CARGO_PKG_VERSION")))
-        .header(CONTENT_TYPE, HeaderValue::from_static(body.content_type))
-        .header(CONNECTION, HeaderValue::from_static("close"));
+    let mut request = with_headers(Request::post(to.target.as_str()), to)
+        .header(CONTENT_TYPE, HeaderValue::from_static(body.content_type));
     if let Some(id) = body.id {
         request = request.header("idempotency-key", id);
     }
-    for (name, value) in &to.headers {
-        request = request.header(name, value);
-    }
     // All of it was validated with the configuration.
     request.body(Body::from(body.text)).map_err(|_| DeliveryError::Broken)
+}
+
+fn with_headers(request: Builder, to: &Webhook) -> Builder {
+    let request = request
+        .header(HOST, &to.authority)
+        .header(USER_AGENT, concat!("aulos/", env!("CARGO_PKG_VERSION")))
+        .header(CONNECTION, HeaderValue::from_static("close"));
+    to.headers.iter().fold(request, |request, (name, value)| request.header(name, value))
 }
 
 impl From<DialError> for DeliveryError {

@@ -1,7 +1,7 @@
 //! Titles that automation reports, and the list of what was played.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use crate::common::{ANY_PORTS, PATIENCE, Playing, eventually, resolve, scratch};
 use serde_json::{Value, json};
@@ -85,6 +85,101 @@ fn a_wrong_report_is_refused_with_the_reason() {
         assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{first}: {response}");
         assert!(response.contains(reason), "{first}: {response}");
     }
+}
+
+#[test]
+fn outputs_are_told_of_each_title_and_an_absent_one_holds_nothing_up() {
+    let dir = scratch();
+    let file = dir.join("now.txt");
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (encoder, web) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = format!(
+        r#"{ANY_PORTS}{STATIONS}
+now_playing = {{ outputs = [
+    {{ url = "tcp://{absent}" }},
+    {{ url = "file://{}", protocol = "dl-plus" }},
+    {{ url = "udp://{}", format = "TEXT={{song}}\r", charset = "rds" }},
+    {{ url = "tcp://{}", protocol = "uecp", ps = "Radio" }},
+    {{ url = "http://{}/set?a={{artist}}&t={{title}}&n={{next}}" }},
+] }}
+"#,
+        file.display(),
+        datagrams.local_addr().unwrap(),
+        encoder.local_addr().unwrap(),
+        web.local_addr().unwrap(),
+    );
+    let server = Playing::start(resolve(&text));
+    ask(&server, "GET /nowplaying/radio?artist=Bj%C3%B6rk&title=J%C3%B3ga&next=A+%26+b", "");
+    datagrams.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut buffer = [0; 256];
+    let length = datagrams.recv(&mut buffer).unwrap();
+    assert_eq!(buffer[..length], *b"TEXT=Bjork - Joga\r");
+    let label = || std::fs::read_to_string(&file).unwrap_or_default();
+    eventually(|| label().ends_with("DL_PLUS_TAG=1 8 3\n##### parameters } #####\nBjörk - Jóga\n"));
+    let mut request = String::new();
+    let mut from_us = BufReader::new(web.accept().unwrap().0);
+    from_us.read_line(&mut request).unwrap();
+    assert_eq!(request, "GET /set?a=Bj%C3%B6rk&t=J%C3%B3ga&n=A%20%26%20b HTTP/1.1\r\n");
+    write!(from_us.get_mut(), "HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    // Two frames: the service name and the radio text.
+    let frames = |socket: &mut TcpStream| {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut bytes = Vec::new();
+        while bytes.iter().filter(|byte| **byte == 0xFF).count() < 2 {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            bytes.push(byte[0]);
+        }
+        bytes
+    };
+    let has = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+    let mut kept = encoder.accept().unwrap().0;
+    let first = frames(&mut kept);
+    assert!(has(&first, b"Radio   ") && has(&first, b"Bjork - Joga"), "{first:x?}");
+    // An encoder that restarts gets the title again, and the next one over the same connection.
+    drop(kept);
+    let mut kept = encoder.accept().unwrap().0;
+    assert!(has(&frames(&mut kept), b"Bjork - Joga"));
+    ask(&server, "GET /nowplaying/radio?title=Two", "");
+    assert!(has(&frames(&mut kept), b"Two"));
+    let length = datagrams.recv(&mut buffer).unwrap();
+    assert_eq!(buffer[..length], *b"TEXT=Two\r");
+    let status = server.controller().call("Aulos.GetStatus", json!({}));
+    let counters = &status["result"]["counters"];
+    assert!(counters["title_outputs_sent"].as_u64() >= Some(7), "{counters}");
+    assert!(counters["title_outputs_failed"].as_u64() >= Some(2), "{counters}");
+    let events = server.controller().call("Aulos.GetEvents", json!({ "kind": "output" }));
+    assert!(events.to_string().contains(&format!("tcp://{absent}")), "{events}");
+}
+
+#[test]
+fn a_text_file_of_automation_is_followed() {
+    let dir = scratch();
+    let file = dir.join("now.txt");
+    let keys = format!("now_playing = {{ file = \"{}\" }}\n", file.display());
+    let server = Playing::start(resolve(&(ANY_PORTS.to_owned() + STATIONS + &keys)));
+    let shows = |artist: &str, title: &str| {
+        eventually(|| {
+            let now: Value =
+                serde_json::from_str(body(&ask(&server, "GET /nowplaying/radio", ""))).unwrap();
+            now["now"]["artist"] == artist && now["now"]["title"] == title
+        });
+    };
+    std::fs::write(&file, "Alma - One\n").unwrap();
+    shows("Alma", "One");
+    std::fs::write(&file, b"Bj\xF6rk - J\xF3ga").unwrap();
+    shows("Björk", "Jóga");
+    std::fs::write(dir.join("new"), "C - Three").unwrap();
+    std::fs::rename(dir.join("new"), &file).unwrap();
+    shows("C", "Three");
+    // The latest counts, whatever it comes from.
+    std::fs::remove_file(&file).unwrap();
+    ask(&server, "GET /nowplaying/radio?artist=D&title=Four", "");
+    shows("D", "Four");
+    std::fs::write(&file, "E - Five").unwrap();
+    shows("E", "Five");
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub(crate) mod icy;
 pub(crate) mod intro;
 pub(crate) mod logger;
 pub(crate) mod mount;
+pub(crate) mod now_playing;
 pub(crate) mod output;
 pub(crate) mod push;
 pub(crate) mod record;
@@ -26,7 +27,6 @@ use aulos_engine::input::InputConfig;
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::switch::SwitchConfig;
 use aulos_proto::http::icy::IcyInfo;
-use aulos_proto::titles::TitleCharset;
 
 use crate::keys::values::bounds;
 use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, STATION_RATE};
@@ -37,6 +37,7 @@ use crate::source::{self, SourceConfig};
 use crate::station::codec::check_library;
 use crate::station::hls::HlsSettings;
 use crate::station::mount::MountSettings;
+use crate::station::now_playing::NowPlayingSettings;
 use crate::station::push::PushSettings;
 use crate::station::record::RecorderSettings;
 use crate::station::rtp::RtpOutputSettings;
@@ -86,6 +87,8 @@ pub struct StationSettings {
     pub rtp: Vec<RtpOutputSettings>,
     /// Recorders.
     pub records: Vec<RecorderSettings>,
+    /// Where titles come from besides the sources, and what is told of them.
+    pub now_playing: NowPlayingSettings,
     /// What web listeners and directories are told of it.
     pub icy: IcyInfo,
     /// Set for a mount, which passes the frames of its sources to web listeners.
@@ -174,6 +177,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
         hls: config.hls.as_ref().and_then(|hls| hls::resolve(hls, spec, problems)),
         rtp: Vec::new(),
         records: Vec::new(),
+        now_playing: now_playing::resolve(config.now_playing.as_ref(), problems),
         icy: icy::resolve(&config.icy, problems),
         mount: None,
     }
@@ -291,11 +295,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
 /// Sets the charset of a source's titles.
 fn set_charset(entry: &SourceEntry, config: &mut SourceConfig, problems: &Problems) {
     let Some(label) = &entry.charset else { return };
-    let Some(known) = TitleCharset::of_label(&label.value) else {
-        let message = format!("unknown charset \"{}\"", label.value);
-        let hint = "a label of the Encoding Standard, such as windows-1251 or KOI8-R";
-        return problems.add_with_hint(label.at, message, hint);
-    };
+    let Some(known) = now_playing::title_charset(label, problems) else { return };
     match config.charset_mut() {
         Some(charset) => *charset = known,
         None => {

@@ -55,6 +55,7 @@ pub(crate) fn as_station(config: &MountConfig) -> StationConfig {
         sources,
         switch: config.switch.clone(),
         silence: config.silence.clone(),
+        now_playing: config.now_playing.clone(),
         icy: config.icy.clone(),
         ..StationConfig::default()
     }

@@ -29,7 +29,8 @@ pub struct ReloadReport {
     pub added: Vec<String>,
     /// Stations that were replaced under the same name.
     pub changed: Vec<String>,
-    /// Stations that continue with other normalizer, equalizer, push, RTP, recorder or schedule settings.
+    /// Stations that continue with other normalizer, equalizer, push, RTP, recorder, schedule or
+    /// `now_playing` settings.
     pub adjusted: Vec<String>,
     /// Removed stations.
     pub removed: Vec<String>,
@@ -285,7 +286,8 @@ impl Reload<'_> {
         self.report.changed.push(name.clone());
     }
 
-    /// Updates pushes, RTP outputs, recorders and the schedule of a station that continues.
+    /// Updates pushes, RTP outputs, recorders, the schedule and the outputs of titles of a station
+    /// that continues.
     fn update_outputs(&mut self, number: usize, before: &StationSettings, now: &StationSettings) {
         let backend = self.outside.backend;
         if before.records != now.records {
@@ -303,6 +305,7 @@ impl Reload<'_> {
             station.pushes.clone_from(&now.pushes);
             station.rtp.clone_from(&now.rtp);
             station.schedule.clone_from(&now.schedule);
+            station.now_playing.clone_from(&now.now_playing);
             slot.schedule.renew(false);
             slot.added = None;
         }
@@ -380,6 +383,6 @@ fn keep_fixed(old: &ResolvedConfig, new: &mut ResolvedConfig) -> Vec<&'static st
 fn is_live_change(asked: StationSettings, station: &StationSettings) -> bool {
     let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
     let (rtp, records) = (station.rtp.clone(), station.records.clone());
-    let schedule = station.schedule.clone();
-    StationSettings { sound, pushes, rtp, records, schedule, ..asked } == *station
+    let (schedule, now_playing) = (station.schedule.clone(), station.now_playing.clone());
+    StationSettings { sound, pushes, rtp, records, schedule, now_playing, ..asked } == *station
 }

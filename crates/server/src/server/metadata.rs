@@ -1,4 +1,5 @@
-//! Tasks that provide stream metadata: control scripts, and readers of programs' titles.
+//! Tasks that provide stream metadata, control scripts and readers of programs' titles, and those
+//! that send titles to outputs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,9 +10,13 @@ use aulos_control::titles::title_sources;
 use aulos_control::{Control, plugin, titles};
 use tokio::task::JoinHandle;
 
-/// Tasks that provide stream metadata: control scripts, and readers of programs' titles.
+use crate::titles::TitleTasks;
+
+/// Tasks that provide stream metadata: control scripts, and readers of programs' titles; and those
+/// that send titles.
 pub(super) struct MetadataTasks {
     running: Vec<(MetadataTask, JoinHandle<()>)>,
+    titles: TitleTasks,
     port: u16,
 }
 
@@ -25,12 +30,13 @@ enum MetadataTask {
 }
 
 impl MetadataTasks {
-    pub(super) const fn new(port: u16) -> Self {
-        Self { running: Vec::new(), port }
+    pub(super) fn new(port: u16) -> Self {
+        Self { running: Vec::new(), titles: TitleTasks::default(), port }
     }
 
     /// Starts and ends tasks so that the configured ones run.
     pub(super) async fn update(&mut self, control: &Arc<Control>) {
+        self.titles.update(control).await;
         let (stations, by_rpc) = (control.stations(), control.config().streams.plugins_by_rpc);
         let folder = control.config().streams.plugin_dir.clone();
         let script = |(stream, plugin)| MetadataTask::Script(stream, plugin, folder.clone());
@@ -72,6 +78,7 @@ impl MetadataTasks {
         for (_, task) in self.running {
             abort_and_wait(task).await;
         }
+        self.titles.end().await;
     }
 }
 
