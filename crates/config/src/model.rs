@@ -250,6 +250,10 @@ keys! {
         station: Option<ConfigValue<String>>, default_doc "none";
         /// Failover between sources.
         switch: SwitchConfig;
+        /// Sources that have precedence at their times, such as the news.
+        schedule: Vec<ScheduleEntryConfig>;
+        /// Time zone of `schedule`, by its name in the zone database, as in `Europe/Vienna`.
+        timezone: Option<ZoneConfig>, default_doc "that of the system";
         /// Silence detection.
         silence: SilenceConfig;
         /// File whose frames each listener gets before the stream. Its codec, sample rate and

@@ -54,6 +54,8 @@ pub(crate) fn as_station(config: &MountConfig) -> StationConfig {
         spec: spec(config),
         sources,
         switch: config.switch.clone(),
+        schedule: config.schedule.clone(),
+        timezone: config.timezone.clone(),
         silence: config.silence.clone(),
         now_playing: config.now_playing.clone(),
         icy: config.icy.clone(),

@@ -12,6 +12,19 @@ fn scheduled(keys: &str) -> String {
 }
 
 #[test]
+fn a_mount_has_a_schedule_of_its_sources_and_its_station() {
+    let text = "[[station]]\nname = \"day\"\nsources = [\"demo://\"]\n\
+        [[mount]]\nname = \"live.mp3\"\nstation = \"day\"\ntimezone = \"UTC\"\n\
+        sources = [{ uri = \"http://127.0.0.1:9/a\", name = \"studio\" }]\n\
+        schedule = [{ at = \"daily 07:00\", for = \"1h\", source = \"day\" }]";
+    let resolved = load_text(text, &[]).unwrap();
+    let schedule = resolved.stations[1].schedule.as_ref().unwrap();
+    assert_eq!((schedule.entries[0].source, schedule.zone.iana_name()), (1, Some("UTC")));
+    let problems = load_text(&text.replace("source = \"day\"", "source = \"news\""), &[]);
+    assert!(problems.unwrap_err().to_string().contains("news"));
+}
+
+#[test]
 fn a_schedule_names_its_sources_and_its_zone() {
     let text = scheduled(
         "timezone = \"Europe/Vienna\"\n\
