@@ -137,7 +137,7 @@ mod tests {
     use crate::tests::{first_problem, load_text, station};
 
     fn source(uri: &str) -> SrtSource {
-        let loaded = load_text(&station(&format!("source = \"{uri}\"")), &[]).unwrap();
+        let loaded = load_text(&station(&format!("sources = [\"{uri}\"]")), &[]).unwrap();
         let SourceConfig::Srt(source) = loaded.stations[0].sources[0].config.clone() else {
             panic!()
         };
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_passphrase_is_a_secret_wherever_it_comes_from() {
         let uri = "srt://:9000?passphrase=correct-horse&latency=200";
-        let text = station(&format!("source = \"{uri}\""));
+        let text = station(&format!("sources = [\"{uri}\"]"));
         let loaded = load_text(&text, &[]).unwrap();
         let source = &loaded.stations[0].sources[0];
         assert_eq!(source.uri, "srt://:9000?passphrase=...&latency=200");
@@ -181,7 +181,7 @@ mod tests {
             ("srt://studio:9000?latency=1", "from 20"),
             ("srt://studio:9000?mode=rendezvous", "caller"),
         ] {
-            let problem = first_problem(&station(&format!("source = \"{uri}\"")), &[]);
+            let problem = first_problem(&station(&format!("sources = [\"{uri}\"]")), &[]);
             assert!(problem.contains(reason), "{uri}: {problem}");
         }
     }

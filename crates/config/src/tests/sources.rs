@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn schemes_of_other_programs_hint_at_one_that_reads_them() {
-    for scheme in ["srt", "rtmp", "rtsp"] {
+    for scheme in ["rtmp", "rtsp"] {
         let text = station(&format!("sources = [\"{scheme}://192.0.2.1:9000/live\"]"));
         let told = first_problem(&text, &[]);
         let hint = format!("process:///usr/bin/ffmpeg?params=-i {scheme}://");
