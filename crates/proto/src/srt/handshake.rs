@@ -69,7 +69,7 @@ pub struct Extensions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the fields of the standard")]
 pub struct HandshakeTime {
-    /// Of SRT: 1.5.1 is 0x01_05_01.
+    /// Of SRT: 1.5.1 is `0x01_05_01`.
     pub version: u32,
     /// What it can do.
     pub flags: SrtFlags,

@@ -74,7 +74,7 @@ impl Connection {
         let mut has_sent = false;
         sender.handle_timeout(now, |packet| {
             has_sent = true;
-            out.transmit_data(ends, packet);
+            transmit(ends, packet, out);
         });
         self.announce_key(now, out);
         if has_sent {
@@ -111,7 +111,7 @@ impl Connection {
             None => 0,
         };
         if let Some(packet) = self.sender.push(now, timestamp, (key, payload)) {
-            out.transmit_data(self.ends, &packet);
+            transmit(self.ends, &packet, out);
         }
         self.sent = now;
         true
@@ -204,7 +204,7 @@ impl Connection {
 
     fn resend(&mut self, now: Instant, range: LossRange, out: &mut Outputs) {
         let ends = self.ends;
-        let gone = self.sender.resend(now, range, |packet| out.transmit_data(ends, packet));
+        let gone = self.sender.resend(now, range, |packet| transmit(ends, packet, out));
         self.sent = now;
         if let Some((first, last)) = gone {
             self.control(now, ControlKind::DropRequest(first, last), out);
@@ -246,6 +246,12 @@ impl Connection {
     const fn patience(&self) -> Span {
         if self.is_confirmed { PEER_PATIENCE } else { STRANGER_PATIENCE }
     }
+}
+
+/// Sends a data packet to the peer.
+fn transmit(ends: Ends, packet: &DataPacket<'_>, out: &mut Outputs) {
+    let packet = DataPacket { destination: ends.remote_id, ..*packet };
+    out.transmit(ends.peer, &SrtPacket::Data(packet));
 }
 
 /// A connection is over when nothing has arrived for so long.

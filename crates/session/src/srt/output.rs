@@ -4,9 +4,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use aulos_proto::srt::{DataPacket, RejectCode, SrtPacket};
-
-use super::agreement::Ends;
+use aulos_proto::srt::{RejectCode, SrtPacket};
 
 /// What an endpoint wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,10 +84,5 @@ impl Outputs {
         let mut bytes = Vec::new();
         packet.emit(&mut bytes);
         self.push(SrtOutput::Transmit { to, bytes });
-    }
-
-    pub(super) fn transmit_data(&mut self, ends: Ends, packet: &DataPacket<'_>) {
-        let packet = DataPacket { destination: ends.remote_id, ..*packet };
-        self.transmit(ends.peer, &SrtPacket::Data(packet));
     }
 }

@@ -406,9 +406,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn no_datagram_of_the_peer_breaks_a_connection_beyond_its_end(
-        noise in prop::collection::vec((any::<u8>(), prop::collection::vec(any::<u8>(), 0..90)), 1..60),
+        noise in prop::collection::vec(
+            (any::<u8>(), prop::collection::vec(any::<u8>(), 0..90)),
+            1..60,
+        ),
     ) {
-        let mut world = World::new(with_passphrase("a passphrase"), with_passphrase("a passphrase"));
+        let config = with_passphrase("a passphrase");
+        let mut world = World::new(config.clone(), config);
         world.connect();
         let destination: [u8; 4] = world.sent.iter().rev().find_map(|bytes| {
             let to = *bytes[12..].first_chunk()?;
