@@ -87,7 +87,8 @@ fn run(outer: &UdpSocket, inner: &UdpSocket, network: Impairment, done: &AtomicB
             pass(false, &bytes[..count]);
         }
         let now = Instant::now();
-        while let Some((_, is_inward, datagram)) = on_way.pop_front_if(|(due, ..)| *due <= now) {
+        while on_way.front().is_some_and(|(due, ..)| *due <= now) {
+            let Some((_, is_inward, datagram)) = on_way.pop_front() else { break };
             if is_inward {
                 drop(inner.send(&datagram));
             } else if let Some(caller) = caller {

@@ -99,16 +99,17 @@ fn transfer(
         }
         match begin {
             // Both are connected, and what was lost before that does not count.
-            None if !arrived.is_empty() && number.is_multiple_of(50) => {
-                if packets(server, "received")? > 0 {
-                    begin = Some((Instant::now(), number, packets(server, "dropped")?));
-                }
+            None if !arrived.is_empty()
+                && number.is_multiple_of(50)
+                && packets(server, "received")? > 0 =>
+            {
+                begin = Some((Instant::now(), number, packets(server, "dropped")?));
             }
             Some((at, ..)) if at.elapsed() > Duration::from_secs(seconds) => break,
             _ => {}
         }
     }
-    let (_, first, before) = begin.unwrap_or((Instant::now(), 0, 0));
+    let (_, first, before) = begin.unwrap_or_else(|| (Instant::now(), 0, 0));
     // The last ones are sent again, too.
     std::thread::sleep(Duration::from_secs(2));
     while let Ok(count) = peer_out.recv(&mut bytes) {

@@ -2,8 +2,8 @@
 //! `aulos-bench --table FILE...`: joins files of rows into one JSON list on stdout, and prints the
 //! table on stderr.
 //!
-//! `AULOS_BENCH_ROUNDS` (5), `AULOS_BENCH_CLIENTS` (500, then 2,000) and `AULOS_BENCH_SRT_SECONDS` (600)
-//! allow a shorter run. The part `srt` takes that long, and runs where it is named only.
+//! `AULOS_BENCH_ROUNDS` (5), `AULOS_BENCH_CLIENTS` (500, then 2,000) and `AULOS_BENCH_SRT_SECONDS`
+//! (600) allow a shorter run. The part `srt` takes that long, and runs where it is named only.
 
 #![forbid(unsafe_code)]
 

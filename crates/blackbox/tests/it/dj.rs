@@ -110,7 +110,7 @@ fn share_in_window(samples: &[i16]) -> f64 {
 
 /// The share of the tone in the best second: ffmpeg sends in real time, and a busy machine can
 /// delay it by more than the server buffers.
-fn share_in_the_best_second(samples: &[i16]) -> f64 {
+pub(crate) fn share_in_the_best_second(samples: &[i16]) -> f64 {
     let seconds = samples.windows(48_000).step_by(12_000);
     seconds.map(share_of_the_tone).fold(0.0, f64::max)
 }

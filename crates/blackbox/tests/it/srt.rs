@@ -1,6 +1,7 @@
-//! Sources over SRT: ffmpeg, srt-live-transmit and GStreamer send, plain and encrypted, over a
+//! Sources over SRT, and pushes: ffmpeg, srt-live-transmit and GStreamer send, plain and encrypted, over a
 //! network that loses packets, and with keys and stream ids that are not ours.
 
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -13,7 +14,7 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
-use crate::dj::{active, listen, share_of_the_tone, source};
+use crate::dj::{active, listen, share_in_the_best_second, share_of_the_tone, source};
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
 use crate::{long_shared_turn, shared_turn, wait_for};
@@ -24,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn server(scratch: &ScratchDir, uri: &str) -> (AulosServer, Rpc) {
     let config = format!(
         "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
-         sources = [{{ name = \"studio\", uri = \"{uri}\" }}, \"tone://?hz=3000\"]\n"
+         sources = [{{ name = \"studio\", uri = \"{uri}\", input_buffer_ms = 1000 }}, \"tone://?hz=3000\"]\n"
     );
     let server = AulosServer::start(scratch, &config).unwrap();
     let rpc = Rpc::connect(server.control);
@@ -56,7 +57,7 @@ fn is_heard(ffmpeg: &Path, server: &AulosServer, rpc: &mut Rpc, codec: &str) {
     // After the crossfade.
     thread::sleep(Duration::from_secs(1));
     let (report, samples) = listen(ffmpeg, server.http, "default");
-    let share = share_of_the_tone(&samples[samples.len() / 3..]);
+    let share = share_in_the_best_second(&samples);
     assert!(share > 0.98, "{codec}: {share} of it is the tone\n{report}\n{}", srt(rpc));
 }
 
@@ -103,6 +104,7 @@ fn a_caller_with_another_key_or_stream_id_is_refused_and_the_station_plays_on() 
         let port = free_port().unwrap();
         let uri = format!("srt://:{port}?streamid=live&passphrase=a-long-secret");
         let (server, mut rpc) = server(&scratch, &uri);
+        wait_for("the fallback", PATIENCE, || active(&mut rpc) == "tone");
         for (query, code) in [
             ("streamid=live&passphrase=another-secret", 1_010),
             ("streamid=live", 1_011),
@@ -124,16 +126,16 @@ fn a_caller_with_another_key_or_stream_id_is_refused_and_the_station_plays_on() 
         assert_eq!(active(&mut rpc), "studio");
         first.terminate(PATIENCE).unwrap();
         // What is no sound is refused as well.
-        let page = scratch.join("page");
-        std::fs::write(&page, "<html>".repeat(100_000)).unwrap();
         if let Some(transmit) = find_or_skip("srt-live-transmit") {
-            let feed =
-                format!("cat {} | {} file://con '{url}'", page.display(), transmit.display());
-            let mut command = Command::new("sh");
-            command.args(["-c", &feed]);
-            let (out, err) = (scratch.join("page.out"), scratch.join("page.err"));
-            let mut sender = Process::start(&mut command, &out, &err).unwrap();
+            let udp = free_port().unwrap();
+            let ends = format!("-a:no udp://127.0.0.1:{udp} {url}");
+            let mut sender = start(&transmit, &ends, &scratch);
+            let page = "<html>".repeat(200);
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             wait_for("the reason", PATIENCE, || {
+                for _ in 0..10 {
+                    socket.send_to(page.as_bytes(), ("127.0.0.1", udp)).unwrap();
+                }
                 let reason = source(&mut rpc)["reason"].clone();
                 reason.as_str().is_some_and(|text| text.contains("cannot be played"))
             });
@@ -169,12 +171,12 @@ fn srt_live_transmit_and_gstreamer_as_listeners_are_called_and_heard() {
         wait_for("its end", PATIENCE, || srt(&mut rpc)["peer"].is_null());
         let pipeline = format!(
             "-q audiotestsrc freq=440 volume=0.25 is-live=true ! audio/x-raw,rate=48000,channels=2 \
-             ! audioconvert ! avenc_aac bitrate=128000 ! mpegtsmux ! srtsink \
+             ! audioconvert ! opusenc bitrate=96000 ! mpegtsmux ! srtsink \
              uri=srt://127.0.0.1:{port}?mode=listener passphrase=a-long-secret \
              wait-for-connection=false"
         );
         let mut pipeline = start(&gst, &pipeline, &scratch);
-        is_heard(&ffmpeg, &server, &mut rpc, "aac");
+        is_heard(&ffmpeg, &server, &mut rpc, "opus");
         drop(pipeline.terminate(PATIENCE));
         server.stop().unwrap();
     });
