@@ -190,8 +190,11 @@ proptest! {
     }
 }
 
+/// Bytes of a stream, with the time of the unit that begins in them.
+type TimedPiece = (Option<TsTime>, Vec<u8>);
+
 /// What a demultiplexer gets of a stream of this codec: its codec, and the bytes with their times.
-fn demultiplexed(stream: &[u8]) -> (Option<TsCodec>, Vec<(Option<TsTime>, Vec<u8>)>) {
+fn demultiplexed(stream: &[u8]) -> (Option<TsCodec>, Vec<TimedPiece>) {
     let (packets, rest) = stream.as_chunks::<TS_PACKET>();
     assert!(rest.is_empty());
     let mut demuxer = TsDemuxer::default();
