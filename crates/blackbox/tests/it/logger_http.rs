@@ -89,7 +89,7 @@ fn a_user_with_the_role_log_finds_exports_and_holds_and_an_administrator_does_no
     for ending in ["wav", "flac", "opus"] {
         let (code, body) = ask(server.http, COMPLAINTS, &path(ending));
         assert_eq!(code, "200", "{ending}: {}", String::from_utf8_lossy(&body));
-        let file = scratch.join(&format!("http.{ending}"));
+        let file = scratch.join(format!("http.{ending}"));
         fs::write(&file, &body).unwrap();
         let found = samples(&file);
         assert_eq!(found.len(), wanted.len(), "{ending}");

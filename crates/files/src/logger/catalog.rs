@@ -68,7 +68,7 @@ impl LoggerCatalog {
     /// From the first frame of the log to behind the last frame of its last file.
     #[must_use]
     pub fn range(&self) -> (UnixTime, UnixTime) {
-        let start = self.files.first().map_or(UnixTime::default(), |file| file.file.t0);
+        let start = self.files.first().map_or_else(UnixTime::default, |file| file.file.t0);
         let ends = self.files.iter().flat_map(|file| &file.spans).map(|span| span.end);
         (start, UnixTime::from_nanos(ends.max().unwrap_or(start.as_nanos())))
     }

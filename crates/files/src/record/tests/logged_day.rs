@@ -209,7 +209,7 @@ fn compare(
     }
     let found = output.samples();
     assert_eq!(found.len(), wanted.len(), "{range:?}");
-    let wrong = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+    let wrong = found.iter().zip(&wanted).position(|(a, b)| a.to_bits() != b.to_bits());
     assert_eq!(wrong, None, "{range:?} of {} frames", wanted.len());
     true
 }
@@ -218,7 +218,7 @@ fn compare(
 #[test]
 fn a_thousand_ranges_of_a_day_with_kills_are_exact() {
     let is_soak = std::env::var_os("AULOS_SOAK").is_some();
-    let rate = SampleRate::new(if is_soak { 8_000 } else { 401 }).unwrap();
+    let rate = SampleRate::new(if is_soak { 8_000 } else { 211 }).unwrap();
     let folder = ScratchDir::new("logged-day").unwrap();
     let mut rng = Rng::new(0x24_0000);
     let mut random = |below: i64| i64::try_from(rng.next_u64() >> 2).unwrap() % below;
