@@ -87,6 +87,18 @@ fn a_wrong_report_is_refused_with_the_reason() {
     }
 }
 
+/// Two frames of UECP: the service name and the radio text.
+fn frames(socket: &mut TcpStream) -> Vec<u8> {
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut bytes = Vec::new();
+    while bytes.iter().filter(|byte| **byte == 0xFF).count() < 2 {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+    }
+    bytes
+}
+
 #[test]
 fn outputs_are_told_of_each_title_and_an_absent_one_holds_nothing_up() {
     let dir = scratch();
@@ -123,17 +135,6 @@ now_playing = {{ outputs = [
     from_us.read_line(&mut request).unwrap();
     assert_eq!(request, "GET /set?a=Bj%C3%B6rk&t=J%C3%B3ga&n=A%20%26%20b HTTP/1.1\r\n");
     write!(from_us.get_mut(), "HTTP/1.1 204 No Content\r\n\r\n").unwrap();
-    // Two frames: the service name and the radio text.
-    let frames = |socket: &mut TcpStream| {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut bytes = Vec::new();
-        while bytes.iter().filter(|byte| **byte == 0xFF).count() < 2 {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).unwrap();
-            bytes.push(byte[0]);
-        }
-        bytes
-    };
     let has = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
     let mut kept = encoder.accept().unwrap().0;
     let first = frames(&mut kept);

@@ -204,17 +204,16 @@ fn output(config: &TitleOutputConfig, problems: &Problems) -> Option<TitleOutput
         let message = format!("`interval` must last at most {most} s");
         problems.add_with_hint(given.at, message, "interval = \"10s\"");
     }
-    let format = config.format.as_ref();
+    let target = target?;
+    let format = match &config.format {
+        Some(format) => template("format", format, problems)?,
+        // The texts of a connection need an end.
+        None if matches!(target, TitleTarget::Tcp(_)) && !is_uecp => "{song}\n".parse().ok()?,
+        None => "{song}".parse().ok()?,
+    };
     Some(TitleOutputSettings {
-        target: target?,
-        format: match format {
-            Some(format) => template("format", format, problems)?,
-            // The texts of a connection need an end.
-            None if matches!(target, Some(TitleTarget::Tcp(_))) && !is_uecp => {
-                "{song}\n".parse().ok()?
-            }
-            None => "{song}".parse().ok()?,
-        },
+        target,
+        format,
         protocol,
         charset: charset.unwrap_or(if is_uecp { OutputCharset::Rds } else { OutputCharset::Utf8 }),
         service_name: config.ps.as_ref().and_then(|ps| template("ps", ps, problems)),

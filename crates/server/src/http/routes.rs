@@ -78,15 +78,13 @@ pub(super) fn router(
     let web = WebFiles::new(std::env::var_os(WEB_DIR_VARIABLE).map(Into::into));
     let recordings = FileServer::new("the folder of a recorder", Arc::clone(&control));
     let sounds = FileServer::new("the folder of sounds", Arc::clone(&control));
-    let system = SystemProbe::default();
     let control_state = Arc::clone(&control);
-    let waveforms = Waveforms::default();
     let app = AppState {
         control: control_state,
         feed,
-        system,
+        system: SystemProbe::default(),
         recordings,
-        waveforms,
+        waveforms: Waveforms::default(),
         sounds,
         title_followers: Arc::new(Semaphore::new(api::title_events::MAX_FOLLOWERS)),
         upload_turn: Arc::new(Semaphore::new(1)),
