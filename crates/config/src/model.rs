@@ -302,6 +302,9 @@ keys! {
         /// Charset of titles that are not UTF-8 (`http:`, `icecast:`): a label of the Encoding
         /// Standard, such as `windows-1251`.
         charset: Option<ConfigValue<String>>, default_doc "windows-1252";
+        /// Variant of an HLS stream (`http:`): `best`, `lowest`, or the highest up to a bit rate, as
+        /// `128k`.
+        variant: Option<ConfigValue<String>>, default_doc "best";
         /// Loudness normalization of this source.
         normalize: Option<ConfigValue<NormalizeConfig>>, default_doc "off";
     }

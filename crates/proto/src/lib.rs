@@ -20,6 +20,7 @@ pub mod http;
 pub mod icecast;
 mod id3;
 mod json;
+pub mod m3u8;
 mod marker;
 pub mod mdns;
 pub mod mp3;

@@ -8,6 +8,7 @@
 //!        RTP ----------- rtp ----------- a station's input, a rendition
 //!        RTP ---------- relay ---------- transcoded, without a station
 //!        HTTP --------- radio ---------- the body of a stream
+//!        HLS --------- hls_source ------ the segments of a stream
 //!        Icecast --- live_source ------- the body of a stream
 //!        Icecast ------- push ---------- a rendition
 //!        (files) ----- playlist -------- the order in which a station plays them
@@ -27,6 +28,7 @@ pub mod datagram;
 pub mod flac_stream;
 #[cfg(feature = "hls")]
 pub mod hls;
+pub mod hls_source;
 pub mod live_source;
 pub mod mount;
 pub mod nats;

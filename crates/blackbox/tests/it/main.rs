@@ -34,6 +34,7 @@ mod fallback;
 mod fifo;
 mod history;
 mod hls;
+mod hls_source;
 mod hostile;
 mod idle_stations;
 mod integrations;

@@ -23,7 +23,7 @@ fn radio(rpc: &mut Rpc) -> Value {
 }
 
 /// `seconds` seconds of the station as a browser gets it: mono of 16 bits at 48 kHz.
-fn listen(http: SocketAddr, seconds: usize) -> Vec<i16> {
+pub(crate) fn listen(http: SocketAddr, seconds: usize) -> Vec<i16> {
     let mut socket = TcpStream::connect(http).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     write!(socket, "GET /listen/default HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

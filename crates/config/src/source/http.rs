@@ -1,19 +1,22 @@
-//! Web radio, or a file on a web server: `http://`, `https://`.
+//! Web radio, HLS, or a file on a web server: `http://`, `https://`.
 
 use aulos_proto::http::HttpUrl;
 use aulos_proto::titles::TitleCharset;
+use aulos_session::hls_source::VariantChoice;
 
 use crate::names::Endpoint;
 use crate::source::kind::SourceKind;
 use crate::source::query::{Parsed, Query};
 
-/// Web radio, or a file on a web server.
+/// Web radio, HLS, or a file on a web server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSource {
     /// The URL.
     pub url: HttpUrl,
     /// The charset of titles that are not UTF-8.
     pub charset: TitleCharset,
+    /// The variant of an HLS stream.
+    pub variant: VariantChoice,
 }
 
 impl SourceKind for HttpSource {
@@ -40,12 +43,19 @@ impl SourceKind for HttpSource {
     fn charset_mut(&mut self) -> Option<&mut TitleCharset> {
         Some(&mut self.charset)
     }
+
+    fn variant_mut(&mut self) -> Option<&mut VariantChoice> {
+        Some(&mut self.variant)
+    }
 }
 
 /// The whole query belongs to the web server; a `name` in it is used as well.
 pub(crate) fn parse(query: &Query<'_>) -> Parsed<HttpSource> {
     match query.uri.raw.parse::<HttpUrl>() {
-        Ok(url) => Some(vec![HttpSource { url, charset: TitleCharset::default() }]),
+        Ok(url) => {
+            let (charset, variant) = (TitleCharset::default(), VariantChoice::default());
+            Some(vec![HttpSource { url, charset, variant }])
+        }
         Err(error) => query
             .refuse(format!("\"{}\": {error}", query.uri.raw), "as in http://radio.example/live"),
     }

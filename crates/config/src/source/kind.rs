@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use aulos_core::SampleSpec;
 use aulos_proto::titles::TitleCharset;
+use aulos_session::hls_source::VariantChoice;
 use aulos_session::srt::SrtPassphrase;
 
 use crate::names::Endpoint;
@@ -113,6 +114,11 @@ pub trait SourceKind: fmt::Debug {
 
     /// The charset of titles that are not UTF-8.
     fn charset_mut(&mut self) -> Option<&mut TitleCharset> {
+        None
+    }
+
+    /// The variant of an HLS stream.
+    fn variant_mut(&mut self) -> Option<&mut VariantChoice> {
         None
     }
 

@@ -27,6 +27,7 @@ use aulos_engine::input::InputConfig;
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::switch::SwitchConfig;
 use aulos_proto::http::icy::IcyInfo;
+use aulos_session::hls_source::InvalidVariantChoice;
 
 use crate::keys::values::bounds;
 use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, STATION_RATE};
@@ -257,6 +258,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
         let several = configs.len() > 1;
         for mut config_of in configs {
             set_charset(entry, &mut config_of, problems);
+            set_variant(entry, &mut config_of, problems);
             let name = match config_of.station() {
                 // Several stations in one URI: each source is named after its station.
                 Some(name) if several => unique_name(
@@ -302,6 +304,22 @@ fn set_charset(entry: &SourceEntry, config: &mut SourceConfig, problems: &Proble
             let users = source::schemes_with(|source| source.charset_mut().is_some()).join(": or ");
             let message = format!("`charset` requires an {users}: source");
             problems.add_with_hint(label.at, message, "leave it out");
+        }
+    }
+}
+
+/// Sets the variant of an HLS stream.
+fn set_variant(entry: &SourceEntry, config: &mut SourceConfig, problems: &Problems) {
+    let Some(text) = &entry.variant else { return };
+    match (config.variant_mut(), text.value.parse()) {
+        (Some(variant), Ok(choice)) => *variant = choice,
+        (Some(_), Err(InvalidVariantChoice)) => {
+            let message = format!("unknown variant \"{}\"", text.value);
+            problems.add_with_hint(text.at, message, InvalidVariantChoice.to_string());
+        }
+        (None, _) => {
+            let message = "`variant` requires an http: source".to_owned();
+            problems.add_with_hint(text.at, message, "leave it out");
         }
     }
 }

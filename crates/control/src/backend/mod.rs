@@ -54,7 +54,7 @@ pub use aulos_io::reactor::{
 };
 pub use aulos_proto::snap::wire::{Hello, ServerSettings};
 pub use aulos_session::push::PushState;
-pub use radio::{RadioPhase, RadioState};
+pub use radio::{HlsSourceState, RadioPhase, RadioState};
 pub(crate) use recording::fault_text;
 pub use recording::{LogHead, RecorderState, RecordingEventKind, StationRecorderEvent};
 pub use relay::{RelayChanges, RelayControl};

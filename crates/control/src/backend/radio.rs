@@ -1,8 +1,9 @@
 //! State of web radio sources.
 
-use aulos_core::Instant;
+use aulos_core::{Instant, Span};
 use aulos_io::feed::RadioStreamInfo;
 use aulos_proto::titles::TrackMetadata;
+use aulos_session::hls_source::HlsSourceStatus;
 use aulos_session::radio::RadioInfo;
 
 /// State of a web radio source, for users to read.
@@ -34,6 +35,22 @@ pub struct RadioState {
     pub damaged: u64,
     /// Number of panics of codec libraries.
     pub codec_panics: u64,
+    /// The HLS stream, while one plays.
+    pub hls: Option<HlsSourceState>,
+}
+
+/// State of an HLS stream that is played.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HlsSourceState {
+    /// What its client has found and counted.
+    pub counts: HlsSourceStatus,
+    /// Media that was fetched and is not released to the decoder yet.
+    pub reserve: Span,
+    /// How often there was none.
+    pub dry_runs: u64,
+    /// Parts per million by which it is played faster than by this machine's clock, to follow that
+    /// of the sender.
+    pub pace_ppm: f64,
 }
 
 /// Phase of a web radio source.

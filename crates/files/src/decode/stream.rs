@@ -47,6 +47,9 @@ pub struct StreamDecoder {
     shape: RateAndLayout,
     trim: StreamTrim,
     concealer: GapConcealer,
+    line: SenderLine,
+    /// The packet behind a hole, which waits until the hole is filled.
+    held: Option<PacketPlacement>,
     position: MediaTime,
     title: Option<TrackMetadata>,
     damaged: u64,
@@ -84,6 +87,8 @@ impl StreamDecoder {
             shape: (SampleRate::HZ_48000, ChannelLayout::STEREO),
             trim: StreamTrim::default(),
             concealer: GapConcealer::default(),
+            line: SenderLine::default(),
+            held: None,
             position: MediaTime::ZERO,
             title: None,
             damaged: 0,
@@ -227,6 +232,14 @@ impl StreamDecoder {
             if let Some(error) = self.error {
                 return Some(Err(error));
             }
+            if self.line.hole > 0 {
+                self.fill_hole();
+                continue;
+            }
+            if let Some(place) = self.held.take() {
+                self.decode_packet(place);
+                continue;
+            }
             match self.splitter.next() {
                 Ok(Some(event)) => self.handle_event(event),
                 Ok(None) if self.finished => return Some(Ok(StreamDecodeStatus::End)),
@@ -240,7 +253,10 @@ impl StreamDecoder {
     fn handle_event(&mut self, event: SplitterEvent) {
         match event {
             SplitterEvent::Begin(start) => self.begin(&start),
-            SplitterEvent::Packet(place) => self.decode_packet(place),
+            SplitterEvent::Packet(place) => {
+                self.line.find_hole(place, self.shape.0);
+                self.held = Some(place);
+            }
             SplitterEvent::Lost(bytes) => {
                 self.frames.iter_mut().for_each(FrameWriter::skip);
                 self.conceal(self.concealer.packets_in(bytes));
@@ -262,6 +278,7 @@ impl StreamDecoder {
         self.trim =
             StreamTrim { skip: start.skip, padding: start.padding, ..StreamTrim::default() };
         self.concealer.begin();
+        self.line = SenderLine::default();
         self.earlier_panics += self.codec.as_ref().map_or(0, StreamCodec::panics);
         self.codec = codec;
     }
@@ -270,6 +287,7 @@ impl StreamDecoder {
         // At least one packet is decoded to learn the format.
         if self.parse_only && self.concealer.frames > 0 {
             self.frames.iter_mut().for_each(FrameWriter::skip);
+            self.line = SenderLine::default();
             return;
         }
         let Some(codec) = &mut self.codec else { return };
@@ -293,6 +311,7 @@ impl StreamDecoder {
         self.shape = codec.shape();
         let channels = self.shape.1.channels();
         let duration = Frames::from(self.pending.len() / channels);
+        self.line.advance(place.time, self.shape.0.span(duration));
         self.concealer.end_packet(packet.len(), &mut self.pending, channels);
         self.trim.apply(place, &mut self.pending, channels);
         if let Some(frames) = &mut self.frames {
@@ -319,7 +338,41 @@ impl StreamDecoder {
         if rest > 0 {
             self.concealer.fade_out(&mut self.pending, rest / channels, channels);
         }
-        self.trim.decoded += (self.pending.len() / channels) as u64;
+        let concealed = Frames::from(self.pending.len() / channels);
+        self.trim.decoded += concealed.0;
+        self.line.advance(None, self.shape.0.span(concealed));
+    }
+
+    /// Returns the next part of a hole as silence, which the last frame fades into.
+    fn fill_hole(&mut self) {
+        let frames = self.line.hole.min(HOLE_FRAMES);
+        self.line.hole -= frames;
+        self.frames.iter_mut().for_each(FrameWriter::skip);
+        self.concealer.fade_out(&mut self.pending, frames, self.shape.1.channels());
+    }
+}
+
+/// The sender's time line, where its container has one: what is missing between two packets shows
+/// there, whatever was lost, and is filled with silence of the same length.
+#[derive(Debug, Default)]
+struct SenderLine {
+    /// The time after the last frame.
+    end: Option<Span>,
+    /// Frames of silence still to return.
+    hole: usize,
+}
+
+impl SenderLine {
+    fn find_hole(&mut self, place: PacketPlacement, rate: SampleRate) {
+        let missing = place.time.zip(self.end).map_or(Span::ZERO, |(time, end)| time - end);
+        if (MIN_HOLE..=MAX_HOLE).contains(&missing) {
+            self.hole = rate.frames(missing).as_usize();
+        }
+    }
+
+    /// `duration` was decoded, which begins at this time, if it is known.
+    fn advance(&mut self, time: Option<Span>, duration: Span) {
+        self.end = time.or(self.end).map(|begin| begin + duration);
     }
 }
 
@@ -433,6 +486,14 @@ const RAMP_FRAMES: usize = 128;
 
 /// The longest gap that is concealed; a longer one is left to the switch.
 const MAX_CONCEALED: Span = Span::from_millis(200);
+
+/// Missing time on a sender's time line that is filled. Less may be the rounding of a container or
+/// the jitter of an encoder; more is another line.
+const MIN_HOLE: Span = Span::from_millis(60);
+const MAX_HOLE: Span = Span::from_secs(60);
+
+/// Frames of a hole that are returned at once.
+const HOLE_FRAMES: usize = 4_096;
 
 /// Consecutive packets that may return no frame.
 const MAX_PACKETS_WITHOUT_FRAMES: u32 = 1_000;

@@ -16,6 +16,7 @@ use aulos_proto::titles::TrackMetadata;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError};
 use rustls::ClientConnection;
 
+use super::segments::{SegmentFeed, SegmentFeedStatus};
 use super::stream::StreamWriter;
 use super::{Feeder, NextPoll};
 
@@ -43,6 +44,8 @@ pub struct HttpBody {
 pub enum HttpFeederCommand {
     /// Play this body in place of the current one.
     Play(Box<HttpBody>),
+    /// Play these segments in place of the current body.
+    PlaySegments(Box<SegmentFeed>),
     /// Close the connection.
     Stop,
 }
@@ -104,6 +107,7 @@ enum HttpFeederState {
     /// The decoder has not started this body yet.
     Begin(Box<HttpBody>),
     Play(Box<HttpBody>, ThroughputWindow),
+    Segments(Box<SegmentFeed>),
     /// The decoder has not got the end mark yet.
     End,
 }
@@ -280,6 +284,9 @@ impl Feeder for HttpFeeder {
         let demand = self.poll_demand();
         match self.commands.try_recv() {
             Ok(HttpFeederCommand::Play(body)) => self.state = HttpFeederState::Begin(body),
+            Ok(HttpFeederCommand::PlaySegments(feed)) => {
+                self.state = HttpFeederState::Segments(feed);
+            }
             Ok(HttpFeederCommand::Stop) => self.state = HttpFeederState::Idle,
             Err(TryRecvError::Closed) if matches!(self.state, HttpFeederState::Idle) => {
                 return NextPoll::Never;
@@ -295,6 +302,11 @@ impl Feeder for HttpFeeder {
                 self.play(body, ThroughputWindow { since: now, bytes: 0 }, now)
             }
             HttpFeederState::Play(body, pulse) => self.play(body, pulse, now),
+            HttpFeederState::Segments(mut feed) => match feed.feed(now, &mut self.writer) {
+                SegmentFeedStatus::Playing => HttpFeederState::Segments(feed),
+                SegmentFeedStatus::Ended => HttpFeederState::End,
+                SegmentFeedStatus::Abandoned => HttpFeederState::Idle,
+            },
             HttpFeederState::End if self.writer.end() => self.report(HttpBodyEnd::Ended),
             unchanged @ (HttpFeederState::Begin(_) | HttpFeederState::End) => unchanged,
         };

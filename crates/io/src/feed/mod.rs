@@ -15,6 +15,7 @@ mod frames;
 mod http;
 mod process;
 mod process_log;
+mod segments;
 mod snapcast;
 mod stdin;
 mod stream;
@@ -43,6 +44,7 @@ pub use frames::{FrameReader, FrameWriter, PassedFrame, frame_channel};
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, split_arguments};
 pub use process_log::{LogLine, ProgramExit};
+pub use segments::{SegmentFeed, SegmentFeedState, SegmentItem, SegmentQueue, segment_channel};
 pub use snapcast::{SnapcastCounters, SnapcastFeeder, SnapcastServer};
 pub use stdin::StdinFeeder;
 pub use stream::{

@@ -6,6 +6,7 @@
 #![allow(clippy::missing_panics_doc, clippy::panic, reason = "to panic is how a target says no")]
 
 mod rtp;
+mod segments;
 mod srt;
 
 use core::hint::black_box;
@@ -19,7 +20,6 @@ use aulos_proto::icecast::{
     IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
     StreamMetadata,
 };
-use aulos_proto::mpegts::{TS_PACKET, TsDemuxer, TsEvent, TsTimeline};
 use aulos_proto::nats::{
     ChunkMessage, ClockReply, ClockRequest, LeaseRecord, NodeStatus, NodeStatusRequest,
     SettingsRecord, StreamRecord,
@@ -43,10 +43,11 @@ use aulos_proto::uri::Uri;
 use aulos_proto::{flac as flac_file, mdns as mdns_search, mp3, ogg, wav, ws};
 
 pub use rtp::{red, rtcp, rtp, sap, sdp};
+pub use segments::{m3u8, mpegts};
 pub use srt::srt;
 
 /// All targets by name, which is also the name of the corpus.
-pub const TARGETS: [(&str, FuzzTarget); 25] = [
+pub const TARGETS: [(&str, FuzzTarget); 26] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -55,6 +56,7 @@ pub const TARGETS: [(&str, FuzzTarget); 25] = [
     ("wav", wav),
     ("ogg", ogg),
     ("mpegts", mpegts),
+    ("m3u8", m3u8),
     ("flac", flac),
     ("left_behind", left_behind),
     ("ws", ws),
@@ -361,25 +363,12 @@ fn left_behind_mp3(data: &[u8]) {
 /// byte is the size of the pieces; an odd one is a hint at FLAC.
 pub fn packets(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
-    let hint = if cut % 2 == 1 { FormatHint::Flac } else { FormatHint::None };
+    let hint = match cut % 4 {
+        1 => FormatHint::Flac,
+        3 => FormatHint::Segments,
+        _ => FormatHint::None,
+    };
     assert_eq!(split(hint, data, data.len()), split(hint, data, usize::from(*cut)));
-}
-
-/// The pieces of sound are no longer than their packets, and times move by at most half a turn.
-pub fn mpegts(data: &[u8]) {
-    let (mut demuxer, mut line, mut last) = (TsDemuxer::default(), TsTimeline::default(), None);
-    let (packets, _) = data.as_chunks::<TS_PACKET>();
-    for packet in packets {
-        let Some(event) = demuxer.handle_packet(packet) else { continue };
-        if let TsEvent::Sound { time, bytes, .. } = event {
-            assert!(bytes.len() < TS_PACKET);
-            let Some(time) = time else { continue };
-            let time = line.extend(time);
-            if let Some(last) = last.replace(time) {
-                assert!((time - last).abs() <= Span::from_secs(47_722));
-            }
-        }
-    }
 }
 
 /// A decoded body does not depend on how the bytes are split and is not longer than the input;

@@ -117,8 +117,10 @@ pub enum StreamFormatError {
     /// An MPEG transport stream without sound that can be decoded; the codec of the first sound in
     /// it.
     TransportStream(Option<UnsupportedTsCodec>),
-    /// An MPEG transport stream whose sound is scrambled.
+    /// An MPEG transport stream or MP4 whose sound is encrypted.
     Scrambled,
+    /// MP4 in fragments without AAC, FLAC or Opus.
+    MovieFragments,
     /// MP3 of free format, whose frames do not contain their length.
     FreeFormat,
     /// Ogg without a supported codec, or joined after its headers.
@@ -143,7 +145,8 @@ impl fmt::Display for StreamFormatError {
                 );
             }
             Self::TransportStream(None) => "the transport stream has no sound",
-            Self::Scrambled => "the sound of the transport stream is scrambled",
+            Self::Scrambled => "the sound is encrypted",
+            Self::MovieFragments => "the MP4 fragments have no AAC, FLAC or Opus",
             Self::FreeFormat => "MP3 in free format is not supported",
             Self::NoOggHeaders => "Ogg without headers of Opus, Vorbis or FLAC",
             Self::Wave => "the WAVE data is compressed or damaged",

@@ -39,7 +39,7 @@ impl InputBuffer {
     pub(crate) fn skip(&mut self, count: u64) {
         let here = usize::try_from(count).unwrap_or(usize::MAX).min(self.bytes().len());
         self.start += here;
-        self.skip += count - here as u64;
+        self.skip = self.skip.saturating_add(count - here as u64);
     }
 
     /// Discards what is buffered.
@@ -47,9 +47,9 @@ impl InputBuffer {
         self.skip(self.bytes().len() as u64);
     }
 
-    /// Bytes before the buffered ones, since the beginning.
+    /// Bytes before the next one that is read, since the beginning.
     pub(crate) fn position(&self) -> u64 {
-        self.pushed - self.bytes().len() as u64
+        (self.pushed - self.bytes().len() as u64).saturating_add(self.skip)
     }
 
     /// The buffered bytes.

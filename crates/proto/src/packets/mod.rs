@@ -5,7 +5,7 @@
 //! accepts the bytes in pieces of any size and returns packets for a decoder.
 //!
 //! ```text
-//!  bytes -> InputBuffer -> sniff -> mpeg | adts | flac | ogg | wave | transport
+//!  bytes -> InputBuffer -> sniff -> mpeg | adts | flac | ogg | wave | transport | fragments
 //!                            ^         |  `-> Begin, Packet, Title, Lost
 //!                            `---------' out of sync
 //! ```
@@ -22,6 +22,7 @@ mod audio_config;
 mod encoded;
 mod event;
 mod flac;
+mod fragments;
 pub(crate) mod input_buffer;
 mod limits;
 pub(crate) mod mpeg;
@@ -73,6 +74,8 @@ pub enum FormatHint {
     /// `audio/flac`: a stream joined in the middle has only FLAC frames, which are hard to
     /// recognize.
     Flac,
+    /// Segments of HLS, one after the other: MP4 in fragments can be streamed.
+    Segments,
 }
 
 impl FormatHint {
@@ -120,7 +123,8 @@ enum FormatReader {
     Flac(flac::Reader),
     Ogg(Box<ogg::Reader>),
     Wave(wave::Reader),
-    Transport(Box<transport::Reader>),
+    Transport(Box<transport::TransportReader>),
+    Fragments(Box<fragments::FragmentReader>),
 }
 
 impl PacketSplitter {
@@ -208,11 +212,18 @@ impl PacketSplitter {
 
     /// Searches for a start; `false` when more bytes are needed.
     fn sniff(&mut self) -> bool {
+        let State::Sniffing(sniffing) = &self.state else { return true };
+        let fresh = sniffing.previous.is_none() && sniffing.garbage == 0;
+        if fresh
+            && self.hint == FormatHint::Segments
+            && let Some(is_begun) = self.begin_fragments()
+        {
+            return is_begun;
+        }
         let State::Sniffing(sniffing) = &mut self.state else { return true };
         let is_flac = matches!(sniffing.previous, Some(FormatReader::Flac(_)))
             || self.hint == FormatHint::Flac;
         let look = sniff::Sniffer { ended: self.input.is_ended(), is_flac, is_elementary: false };
-        let fresh = sniffing.previous.is_none() && sniffing.garbage == 0;
         let bytes = self.input.bytes();
         if fresh && let Some(why) = sniff::detect_unsupported_format(bytes) {
             self.state = State::Refused(why);
@@ -257,6 +268,19 @@ impl PacketSplitter {
             }
         }
         true
+    }
+
+    /// Begins to read fragmented MP4, if there is any at the front; `Some(false)` when that is not
+    /// known yet.
+    fn begin_fragments(&mut self) -> Option<bool> {
+        match sniff::begins_fragments(self.input.bytes()) {
+            Some(true) => {
+                self.state = State::Reading(FormatReader::Fragments(Box::default()));
+                Some(true)
+            }
+            None if !self.input.is_ended() => Some(false),
+            _ => None,
+        }
     }
 
     /// Takes the tag at the front; `false` when more bytes of it are needed.
@@ -336,6 +360,7 @@ impl FormatReader {
             Self::Ogg(reader) => reader.next(input, packet),
             Self::Wave(reader) => reader.next(input, packet),
             Self::Transport(reader) => reader.next(input, packet),
+            Self::Fragments(reader) => reader.next(input, packet),
         }
     }
 }

@@ -197,6 +197,12 @@ pub(super) fn detect_unsupported_format(bytes: &[u8]) -> Option<StreamFormatErro
     None
 }
 
+/// Whether a segment of fragmented MP4 begins with these bytes; `None` when they are too few.
+pub(super) fn begins_fragments(bytes: &[u8]) -> Option<bool> {
+    let kind = bytes.get(4..8)?;
+    Some(matches!(kind, b"ftyp" | b"styp" | b"moov" | b"moof" | b"sidx" | b"emsg" | b"prft"))
+}
+
 /// Whether the first byte may begin a supported format.
 pub(super) fn may_begin(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| matches!(first, b'O' | b'f' | b'R' | b'I' | b'G' | 0xff))

@@ -24,7 +24,7 @@ use aulos_session::radio::{FetchedStream, HostAllowList, HostRule, IpNetwork, Ra
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::fetch::StreamFetcher;
+use super::fetch::{FetchResult, StreamFetcher};
 use crate::dial::DialedStream;
 
 /// Fetches sounds; one per server.
@@ -314,7 +314,10 @@ async fn fetch(
     let lan = interface_networks().unwrap_or_default().into_iter();
     let lan = lan.map(|(address, prefix)| IpNetwork { address, prefix }).collect();
     let hosts = HostAllowList { rules, lan };
-    fetcher.open(&url, &HashSet::new(), Some(&hosts), &mut || ()).await
+    match fetcher.open(&url, &HashSet::new(), Some(&hosts), &mut || ()).await? {
+        FetchResult::Stream(opened, stream) => Ok((*opened, stream)),
+        FetchResult::Hls(_) => Err(RadioError::TooDeep),
+    }
 }
 
 /// The text of an error, for a caller who knows no radio station and no configuration.

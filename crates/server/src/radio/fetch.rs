@@ -14,6 +14,7 @@ use aulos_io::feed::HttpBody;
 #[cfg(test)]
 use aulos_proto::http::AddressClass;
 use aulos_proto::http::{BodyFraming, HttpUrl};
+use aulos_session::hls_source::{HlsAddress, HlsError, HlsInput, HlsRequest};
 use aulos_session::radio::{
     FetchConfig, FetchInput, FetchOutput, FetchedStream, HostAllowList, RadioError, RadioInfo,
     StreamFetch,
@@ -21,7 +22,7 @@ use aulos_session::radio::{
 #[cfg(test)]
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::dial::{DialError, DialedStream, Dialer, connect_to_any};
 
@@ -46,6 +47,13 @@ pub(super) struct OpenedStream {
     pub(super) about: RadioInfo,
     /// Its final URL.
     pub(super) url: HttpUrl,
+}
+
+/// Where a fetch has led to.
+pub(super) enum FetchResult {
+    Stream(Box<FetchedStream>, DialedStream),
+    /// The playlist of an HLS stream.
+    Hls(HlsAddress),
 }
 
 /// What is under way.
@@ -82,6 +90,11 @@ impl StreamFetcher {
         Self { dialer: Dialer::default(), config: FetchConfig::clip(AGENT) }
     }
 
+    /// A fetcher of the resources of HLS streams.
+    pub(super) fn of_resources() -> Self {
+        Self { dialer: Dialer::default(), config: FetchConfig::resource(AGENT) }
+    }
+
     /// Follows redirects and playlists from `first` to a body; URLs in `refused` are skipped, and
     /// `redirected` is called for each redirect. With `hosts`, only those on the list are
     /// contacted.
@@ -91,9 +104,58 @@ impl StreamFetcher {
         refused: &HashSet<HttpUrl>,
         hosts: Option<&HostAllowList>,
         redirected: &mut (dyn FnMut() + Send),
-    ) -> Result<(FetchedStream, DialedStream), RadioError> {
+    ) -> Result<FetchResult, RadioError> {
         let now = SystemClock::now();
-        let mut fetch = StreamFetch::new(self.config, first.clone(), refused.clone(), now);
+        let fetch = StreamFetch::new(self.config, first.clone(), refused.clone(), now);
+        self.run(fetch, hosts, redirected).await
+    }
+
+    /// Fetches a whole resource of an HLS stream.
+    pub(super) async fn fetch_resource(&self, request: &HlsRequest) -> HlsInput {
+        match timeout(RESOURCE_TIMEOUT, self.read_resource(request)).await {
+            Ok(Ok(input)) => input,
+            Ok(Err(error)) => HlsInput::Failed(error),
+            Err(_) => HlsInput::Failed(RadioError::TimedOut("receiving a segment")),
+        }
+    }
+
+    async fn read_resource(&self, request: &HlsRequest) -> Result<HlsInput, RadioError> {
+        let fetch = StreamFetch::resource(self.config, request, SystemClock::now());
+        let FetchResult::Stream(opened, mut stream) = self.run(fetch, None, &mut || ()).await?
+        else {
+            return Err(RadioError::TooDeep);
+        };
+        let FetchedStream { mut body, unread, framing, url, is_public, is_partial, .. } = *opened;
+        let mut bytes = Vec::new();
+        let mut piece = [0; 16 * 1024];
+        let mut decode = |fresh: &[u8], bytes: &mut Vec<u8>| {
+            let decoded = body.push(fresh, |part| bytes.extend_from_slice(part), |_| {});
+            decoded.map_err(|_| RadioError::InvalidChunks)?;
+            if bytes.len() > request.max_bytes {
+                return Err(RadioError::Hls(HlsError::TooLarge));
+            }
+            Ok(body.is_finished())
+        };
+        let mut is_whole = decode(&unread, &mut bytes)?;
+        while !is_whole {
+            let count = stream.read(&mut piece).await;
+            let count = count.map_err(|error| RadioError::Io(error.kind()))?;
+            match (count, framing) {
+                (0, BodyFraming::UntilClosed) => break,
+                (0, _) => return Err(RadioError::HungUp),
+                _ => {}
+            }
+            is_whole = decode(piece.get(..count).unwrap_or_default(), &mut bytes)?;
+        }
+        Ok(HlsInput::Fetched { url, is_public, is_partial, bytes })
+    }
+
+    async fn run(
+        &self,
+        mut fetch: StreamFetch,
+        hosts: Option<&HostAllowList>,
+        redirected: &mut (dyn FnMut() + Send),
+    ) -> Result<FetchResult, RadioError> {
         let mut activity = Activity::Idle;
         let mut piece = [0; 4_096];
         loop {
@@ -112,8 +174,9 @@ impl StreamFetcher {
                         Activity::Sending(Box::pin(send(request, stream)))
                     }
                     (FetchOutput::Opened(opened), Activity::Open(stream)) => {
-                        return Ok((*opened, stream));
+                        return Ok(FetchResult::Stream(opened, stream));
                     }
+                    (FetchOutput::Hls(address), _) => return Ok(FetchResult::Hls(address)),
                     (FetchOutput::Failed(error), _) => return Err(error),
                     (FetchOutput::Redirected, activity) => {
                         redirected();
@@ -211,7 +274,7 @@ pub(super) fn open_body(
     opened: FetchedStream,
     stream: DialedStream,
 ) -> Result<OpenedStream, RadioError> {
-    let FetchedStream { body, unread, hint, framing, about, url } = opened;
+    let FetchedStream { body, unread, hint, framing, about, url, .. } = opened;
     let finite = matches!(framing, BodyFraming::Length(_));
     let (socket, tls) = stream.into_parts().map_err(|error| RadioError::Io(error.kind()))?;
     Ok(OpenedStream { body: HttpBody { socket, tls, body, unread, hint, finite }, about, url })
@@ -228,6 +291,9 @@ fn error_from_dial(error: DialError, url: &HttpUrl) -> RadioError {
 
 /// The user agent of requests.
 const AGENT: &str = concat!("aulos/", env!("CARGO_PKG_VERSION"));
+
+/// The longest time for one resource: several target durations.
+const RESOURCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Receive buffer of the kernel.
 const RECEIVE_BUFFER: u32 = 64 * 1024;

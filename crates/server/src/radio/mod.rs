@@ -11,12 +11,16 @@
 //!  here: a pause, and again from the beginning
 //! ```
 //!
+//! HLS goes another way: control fetches its segments whole, and the feeder releases them in real
+//! time ([`aulos_session::hls_source`]).
+//!
 //! Each source has one task, which is idle most of the time. It ends with its station.
 //!
 //! The sound of an announcement comes the same way, but ends: see [`ClipClient`].
 
 mod clip;
 mod fetch;
+mod hls;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -39,12 +43,13 @@ use aulos_proto::titles::{TitleCharset, TrackMetadata};
 use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::Consumer;
+use aulos_session::hls_source::{HlsAddress, VariantChoice};
 use aulos_session::radio::{RadioError, RadioInfo};
 
 pub use clip::{ClipClient, ClipHandles, ClipState};
 pub use status::{RadioCounters, RadioStatusHandle};
 
-use fetch::{OpenedStream, StreamFetcher, open_body};
+use fetch::{FetchResult, OpenedStream, StreamFetcher, open_body};
 
 /// The parts of one web radio source, for the threads that run them.
 pub struct RadioHandles {
@@ -67,20 +72,29 @@ impl std::fmt::Debug for RadioHandles {
 }
 
 /// Connects web radio sources; one per server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RadioClient {
     fetcher: Arc<StreamFetcher>,
+    /// For the playlists, keys and segments of HLS.
+    resources: Arc<StreamFetcher>,
     totals: Arc<RadioCounters>,
+}
+
+impl Default for RadioClient {
+    fn default() -> Self {
+        let resources = Arc::new(StreamFetcher::of_resources());
+        Self { fetcher: Arc::default(), resources, totals: Arc::default() }
+    }
 }
 
 impl RadioClient {
     /// Creates a source that plays `url` while `standby` requests it; `charset` is that of titles
-    /// that are not UTF-8, and `seed` randomizes its pauses.
+    /// that are not UTF-8, `variant` the variant of HLS, and `seed` randomizes its pauses.
     #[must_use]
     pub fn open(
         &self,
         url: HttpUrl,
-        charset: TitleCharset,
+        (charset, variant): (TitleCharset, VariantChoice),
         standby: Option<StandbyHandle>,
         seed: u64,
     ) -> RadioHandles {
@@ -93,7 +107,9 @@ impl RadioClient {
         let task = RadioTask {
             url,
             charset,
+            variant,
             fetcher: Arc::clone(&self.fetcher),
+            resources: Arc::clone(&self.resources),
             totals: Arc::clone(&self.totals),
             watch: watch.clone(),
             orders,
@@ -124,7 +140,9 @@ impl RadioClient {
 struct RadioTask {
     url: HttpUrl,
     charset: TitleCharset,
+    variant: VariantChoice,
     fetcher: Arc<StreamFetcher>,
+    resources: Arc<StreamFetcher>,
     totals: Arc<RadioCounters>,
     watch: RadioStatusHandle,
     orders: Sender<HttpFeederCommand>,
@@ -174,7 +192,12 @@ impl RadioTask {
                 () = until_closed(&self.orders) => return,
             };
             let end = match opened {
-                Ok(opened) => self.play(opened).await,
+                Ok(Opened::Stream(opened)) => self.play(*opened).await,
+                Ok(Opened::Hls(address)) => {
+                    let end = self.play_hls(address).await;
+                    self.watch.change(|state| state.hls = None);
+                    end
+                }
                 Err(failure) => PlayEnd::Failed(failure),
             };
             match end {
@@ -334,19 +357,29 @@ impl RadioTask {
     }
 }
 
+/// What an address leads to.
+enum Opened {
+    Stream(Box<OpenedStream>),
+    Hls(HlsAddress),
+}
+
 /// Fetches a stream, and counts the redirects on the way.
 async fn open(
     fetcher: &StreamFetcher,
     url: &HttpUrl,
     unplayable: &HashSet<HttpUrl>,
     (watch, totals): (&RadioStatusHandle, &RadioCounters),
-) -> Result<OpenedStream, RadioError> {
+) -> Result<Opened, RadioError> {
     let mut redirected = || {
         watch.change(|state| state.redirects += 1);
         totals.redirects.fetch_add(1, Ordering::Relaxed);
     };
-    let (opened, stream) = fetcher.open(url, unplayable, None, &mut redirected).await?;
-    open_body(opened, stream)
+    match fetcher.open(url, unplayable, None, &mut redirected).await? {
+        FetchResult::Stream(opened, stream) => {
+            open_body(*opened, stream).map(|opened| Opened::Stream(Box::new(opened)))
+        }
+        FetchResult::Hls(address) => Ok(Opened::Hls(address)),
+    }
 }
 
 /// The error of a body that broke off.

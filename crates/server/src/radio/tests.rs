@@ -119,12 +119,12 @@ impl RadioHarness {
     }
 
     fn with_client(client: &RadioClient, url: &str) -> Self {
-        Self::of(client.open(url.parse().unwrap(), TitleCharset::default(), None, 7))
+        Self::of(client.open(url.parse().unwrap(), Default::default(), None, 7))
     }
 
     fn in_standby(url: &str, handle: StandbyHandle) -> Self {
-        let (client, charset) = (RadioClient::default(), TitleCharset::default());
-        Self::of(client.open(url.parse().unwrap(), charset, Some(handle), 7))
+        let client = RadioClient::default();
+        Self::of(client.open(url.parse().unwrap(), Default::default(), Some(handle), 7))
     }
 
     fn of(radio: RadioHandles) -> Self {
@@ -529,7 +529,7 @@ fn a_removed_station_leaves_no_resources() {
     });
     let (client, url) = (RadioClient::default(), format!("http://127.0.0.1:{port}/"));
     let RadioHandles { mut feed, source, items, status: watch, task } =
-        client.open(url.parse().unwrap(), TitleCharset::default(), None, 1);
+        client.open(url.parse().unwrap(), Default::default(), None, 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap();
     let task = runtime.spawn(task);

@@ -6,6 +6,8 @@ use std::io;
 
 use aulos_proto::http::{AddressClass, HeadError, PlaylistError, UrlError};
 
+use crate::hls_source::HlsError;
+
 /// Why a stream does not play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,6 +42,8 @@ pub enum RadioError {
     Playlist(PlaylistError),
     /// Playlists nested too deeply.
     TooDeep,
+    /// An HLS stream that cannot be played, or not any more.
+    Hls(HlsError),
     /// The body was empty.
     Empty,
     /// Every entry was tried and none can be played.
@@ -86,7 +90,7 @@ impl RadioError {
             | Self::NotPublic(..)
             | Self::NotAllowed(..)
             | Self::Request(_) => 5,
-            Self::Playlist(_) | Self::TooDeep => 6,
+            Self::Playlist(_) | Self::TooDeep | Self::Hls(_) => 6,
             Self::Head | Self::Empty | Self::InvalidChunks => 7,
             Self::Io(_) | Self::Busy | Self::HungUp => 8,
             Self::NothingPlayable | Self::Undecodable(_) => 9,
@@ -98,6 +102,7 @@ impl RadioError {
     pub const fn is_permanent(&self) -> bool {
         match self {
             Self::Status(status) => matches!(*status, 401 | 403 | 404 | 410),
+            Self::Hls(why) => why.is_permanent(),
             Self::TooManyRedirects
             | Self::RedirectLoop
             | Self::InvalidAddress(_)
@@ -152,6 +157,7 @@ impl fmt::Display for RadioError {
             }
             Self::Request(why) => write!(f, "the request cannot be sent: {why}"),
             Self::Playlist(why) => write!(f, "{why}"),
+            Self::Hls(why) => why.fmt(f),
             Self::TooDeep => f.write_str("the playlists are nested too deeply"),
             Self::Empty => f.write_str("the server sent no data"),
             Self::NothingPlayable => f.write_str(

@@ -8,11 +8,13 @@ use aulos_proto::http::{
     AddressClass, BodyDecoder, BodyFraming, HttpUrl, MAX_PLAYLIST_BYTES, PlaylistError,
     playlist_entries,
 };
+use aulos_proto::m3u8::ByteRange;
 use aulos_proto::packets::FormatHint;
 
 use super::response::{ResponseHead, is_list, request_head};
 use super::scope::AddressScope;
 use super::{RadioError, RadioInfo};
+use crate::hls_source::{HlsAddress, HlsRequest};
 
 /// The configuration of a fetch.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,8 @@ pub struct FetchConfig {
     pub max_playlists: usize,
     /// Request an endless stream with titles, as from a radio station, and not a sound that ends.
     pub is_live: bool,
+    /// Playlists are followed to the stream behind them; otherwise every body is the resource.
+    pub follows_playlists: bool,
 }
 
 impl FetchConfig {
@@ -43,6 +47,7 @@ impl FetchConfig {
             max_redirects: 8,
             max_playlists: 3,
             is_live: true,
+            follows_playlists: true,
         }
     }
 
@@ -50,6 +55,12 @@ impl FetchConfig {
     #[must_use]
     pub const fn clip(agent: &'static str) -> Self {
         Self { max_redirects: 3, max_playlists: 0, is_live: false, ..Self::radio(agent) }
+    }
+
+    /// A fetch of one resource of an HLS stream.
+    #[must_use]
+    pub const fn resource(agent: &'static str) -> Self {
+        Self { is_live: false, follows_playlists: false, ..Self::radio(agent) }
     }
 }
 
@@ -86,6 +97,8 @@ pub enum FetchOutput {
     Redirected,
     /// The connection delivers a stream. The fetch is over.
     Opened(Box<FetchedStream>),
+    /// The address is that of an HLS playlist. The fetch is over.
+    Hls(HlsAddress),
     /// There is no stream. The fetch is over.
     Failed(RadioError),
 }
@@ -106,6 +119,10 @@ pub struct FetchedStream {
     pub about: RadioInfo,
     /// Its final URL.
     pub url: HttpUrl,
+    /// A public server was involved.
+    pub is_public: bool,
+    /// The body is the requested range, and not the whole.
+    pub is_partial: bool,
 }
 
 /// A URL still to be tried.
@@ -123,6 +140,7 @@ pub struct StreamFetch {
     config: FetchConfig,
     /// URLs that are skipped.
     refused: HashSet<HttpUrl>,
+    range: Option<ByteRange>,
     candidates: VecDeque<Candidate>,
     visited: HashSet<(HttpUrl, AddressScope)>,
     /// The error of the last candidate.
@@ -189,8 +207,29 @@ impl StreamFetch {
     #[must_use]
     pub fn new(config: FetchConfig, url: HttpUrl, refused: HashSet<HttpUrl>, now: Instant) -> Self {
         let first = Candidate { url, scope: AddressScope::Any, redirects: 0, playlists: 0 };
+        Self::begin(config, first, refused, None, now)
+    }
+
+    /// A fetch of a resource of an HLS stream, or of a part of it. Where a public server has led to
+    /// it, only public addresses are permitted.
+    #[must_use]
+    pub fn resource(config: FetchConfig, request: &HlsRequest, now: Instant) -> Self {
+        let scope = if request.is_public { AddressScope::Public } else { AddressScope::Any };
+        let url = request.url.clone();
+        let first = Candidate { url, scope, redirects: 0, playlists: 0 };
+        Self::begin(config, first, HashSet::new(), request.range, now)
+    }
+
+    fn begin(
+        config: FetchConfig,
+        first: Candidate,
+        refused: HashSet<HttpUrl>,
+        range: Option<ByteRange>,
+        now: Instant,
+    ) -> Self {
         let mut fetch = Self {
             config,
+            range,
             refused,
             candidates: VecDeque::from([first]),
             visited: HashSet::new(),
@@ -224,7 +263,7 @@ impl StreamFetch {
             }
             FetchInput::Done => return self.step(now),
             FetchInput::Failed(error) => Err(error),
-            FetchInput::Received(bytes) => request.receive(bytes),
+            FetchInput::Received(bytes) => request.receive(bytes, &self.config),
         };
         self.proceed(now, result);
     }
@@ -256,7 +295,7 @@ impl StreamFetch {
             Ok(Progress::Stage(stage)) => {
                 request.enter(now, stage, &self.config);
                 // The bytes so far may suffice.
-                let result = request.inspect(false);
+                let result = request.inspect(false, &self.config);
                 self.proceed(now, result);
             }
             done => self.end(now, done),
@@ -266,7 +305,7 @@ impl StreamFetch {
     /// What was to be done is done.
     fn step(&mut self, now: Instant) {
         let Some(request) = &mut self.request else { return };
-        match request.step(now, &self.config) {
+        match request.step(now, &self.config, self.range) {
             Ok(output) => self.outputs.extend(output),
             Err(error) => self.end(now, Err(error)),
         }
@@ -275,7 +314,7 @@ impl StreamFetch {
     /// Ends a request, and starts the next one.
     fn end(&mut self, now: Instant, result: Result<Progress, RadioError>) {
         let Some(Request { candidate, .. }) = self.request.take() else { return };
-        let Candidate { scope, redirects, playlists, .. } = candidate;
+        let Candidate { url, scope, redirects, playlists } = candidate;
         match result {
             Ok(Progress::Opened(stream)) => {
                 return self.outputs.push_back(FetchOutput::Opened(stream));
@@ -287,6 +326,10 @@ impl StreamFetch {
                 self.outputs.push_back(FetchOutput::Redirected);
                 let redirects = redirects + 1;
                 self.candidates.push_front(Candidate { url, scope, redirects, playlists });
+            }
+            Err(RadioError::Playlist(PlaylistError::Hls)) if self.config.is_live => {
+                let is_public = scope == AddressScope::Public;
+                return self.outputs.push_back(FetchOutput::Hls(HlsAddress { url, is_public }));
             }
             Ok(Progress::Playlist(_)) if playlists >= self.config.max_playlists => {
                 self.failure = Some(RadioError::TooDeep);
@@ -349,14 +392,15 @@ impl Request {
         &mut self,
         now: Instant,
         config: &FetchConfig,
+        range: Option<ByteRange>,
     ) -> Result<Option<FetchOutput>, RadioError> {
         let url = &self.candidate.url;
         let (stage, output) = match &self.stage {
             Stage::Connecting if url.secure => {
                 (Stage::Securing, FetchOutput::StartTls(url.clone()))
             }
-            Stage::Connecting => (Stage::Sending, send(url, config)?),
-            Stage::Securing => (Stage::Sending, send(url, config)?),
+            Stage::Connecting => (Stage::Sending, send(url, config, range)?),
+            Stage::Securing => (Stage::Sending, send(url, config, range)?),
             Stage::Sending => {
                 self.enter(now, Stage::Head(Vec::with_capacity(2_048)), config);
                 return Ok(None);
@@ -367,7 +411,7 @@ impl Request {
         Ok(Some(output))
     }
 
-    fn receive(&mut self, bytes: &[u8]) -> Result<Progress, RadioError> {
+    fn receive(&mut self, bytes: &[u8], config: &FetchConfig) -> Result<Progress, RadioError> {
         match &mut self.stage {
             Stage::Head(read) => {
                 if bytes.is_empty() {
@@ -382,15 +426,18 @@ impl Request {
             }
             Stage::Probe(body) | Stage::Playlist(body) => {
                 body.unread.extend_from_slice(bytes);
-                self.inspect(bytes.is_empty())
+                self.inspect(bytes.is_empty(), config)
             }
             _ => Ok(Progress::Pending),
         }
     }
 
     /// Decides what the body is once there is enough of it.
-    fn inspect(&mut self, ended: bool) -> Result<Progress, RadioError> {
+    fn inspect(&mut self, ended: bool, config: &FetchConfig) -> Result<Progress, RadioError> {
         let url = &self.candidate.url;
+        let is_playlist = |body: &ResponseBody| {
+            config.follows_playlists && is_list(url, &body.head, &body.decoded)
+        };
         let (body, wanted) = match &mut self.stage {
             Stage::Probe(body) => (body, PROBE_BYTES),
             Stage::Playlist(body) => (body, MAX_PLAYLIST_BYTES),
@@ -401,13 +448,16 @@ impl Request {
         }
         match core::mem::replace(&mut self.stage, Stage::Resolving) {
             Stage::Probe(body) if body.decoded.is_empty() => Err(RadioError::Empty),
-            Stage::Probe(body) if is_list(url, &body.head, &body.decoded) => {
+            Stage::Probe(body) if is_playlist(&body) => {
                 if ended {
                     return playlist_urls(url, &body.decoded).map(Progress::Playlist);
                 }
                 Ok(Progress::Stage(Stage::Playlist(body)))
             }
-            Stage::Probe(body) => Ok(Progress::Opened(Box::new(body.into_stream(url)))),
+            Stage::Probe(body) => {
+                let is_public = self.candidate.scope == AddressScope::Public;
+                Ok(Progress::Opened(Box::new(body.into_stream(url, is_public))))
+            }
             Stage::Playlist(body) => playlist_urls(url, &body.decoded).map(Progress::Playlist),
             _ => Ok(Progress::Pending),
         }
@@ -443,7 +493,7 @@ impl ResponseBody {
         Ok(decoded.len() >= wanted || decoder.is_finished() || is_too_long)
     }
 
-    fn into_stream(self, url: &HttpUrl) -> FetchedStream {
+    fn into_stream(self, url: &HttpUrl, is_public: bool) -> FetchedStream {
         let (body, framing) = (self.head.body(), self.head.framing());
         let about = RadioInfo { url: Some(url.to_string()), ..self.head.about };
         let kind = about.content_type.as_deref().unwrap_or_default();
@@ -454,12 +504,18 @@ impl ResponseBody {
             framing,
             about,
             url: url.clone(),
+            is_public,
+            is_partial: self.head.status == PARTIAL_CONTENT,
         }
     }
 }
 
-fn send(url: &HttpUrl, config: &FetchConfig) -> Result<FetchOutput, RadioError> {
-    request_head(url, config.agent, config.is_live)
+fn send(
+    url: &HttpUrl,
+    config: &FetchConfig,
+    range: Option<ByteRange>,
+) -> Result<FetchOutput, RadioError> {
+    request_head(url, config.agent, config.is_live, range)
         .map(FetchOutput::Send)
         .map_err(RadioError::Request)
 }
@@ -494,6 +550,9 @@ const RESOLVE: Span = Span::from_secs(10);
 const CONNECT: Span = Span::from_secs(5);
 const HANDSHAKE: Span = Span::from_secs(10);
 const SEND: Span = Span::from_secs(5);
+
+/// The status of an answer with a part of the resource.
+const PARTIAL_CONTENT: u16 = 206;
 
 /// Bytes that suffice to recognize a playlist.
 const PROBE_BYTES: usize = 24;

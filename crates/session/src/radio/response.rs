@@ -4,20 +4,30 @@ use aulos_proto::http::{
     BodyDecoder, BodyFraming, HeadError, HttpUrl, InvalidHead, ReceivedHead, RequestHead,
     decode_text, head_length, is_playlist_type,
 };
+use aulos_proto::m3u8::ByteRange;
 
 use super::{RadioError, RadioInfo};
 
-/// The request of an endless stream with titles, or of a sound that ends.
-pub(super) fn request_head(url: &HttpUrl, agent: &str, is_live: bool) -> Result<String, HeadError> {
+/// The request of an endless stream with titles, or of a resource that ends, or a part of it.
+pub(super) fn request_head(
+    url: &HttpUrl,
+    agent: &str,
+    is_live: bool,
+    range: Option<ByteRange>,
+) -> Result<String, HeadError> {
     // HTTP/1.0: nearly all servers then send an endless body without chunks. Of a sound that ends,
     // chunks tell whether it is complete.
     let version = if is_live { "1.0" } else { "1.1" };
+    let range = range.map(|ByteRange { offset, length }| {
+        format!("bytes={offset}-{}", offset.saturating_add(length).saturating_sub(1))
+    });
     RequestHead::new("GET", &url.target, version)
         .field("Host", &url.authority())
         .field("User-Agent", agent)
         .field("Accept", "*/*")
         .field("Accept-Encoding", "identity")
         .optional("Icy-MetaData", is_live.then_some("1"))
+        .optional("Range", range.as_deref())
         .optional("Authorization", url.authorization().as_deref())
         .field("Connection", "close")
         .finish()

@@ -125,9 +125,11 @@ impl OpenSource {
                     .map_err(|error| Failure::new(open_exit(error), format!("{uri}: {error}")))?;
                 OpenSourceKind::File(Box::new(decoder))
             }
-            SourceConfig::Http(HttpSource { url, charset }) => OpenSourceKind::Radio(Box::new(
-                RadioSource::new(RadioClient::default().open(url.clone(), *charset, None, 0)),
-            )),
+            SourceConfig::Http(HttpSource { url, charset, variant }) => {
+                let options = (*charset, *variant);
+                let radio = RadioClient::default().open(url.clone(), options, None, 0);
+                OpenSourceKind::Radio(Box::new(RadioSource::new(radio)))
+            }
             fed => OpenSourceKind::Feed(FeedSource::open(fed)?),
         };
         Ok(Self { uri: uri.to_owned(), kind })

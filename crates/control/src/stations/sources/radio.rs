@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::backend::RadioState;
+use crate::backend::{HlsSourceState, RadioState};
 use crate::stations::title_json::metadata;
 
 /// The status of a web radio source.
@@ -26,5 +26,19 @@ pub(crate) fn status_json(radio: &RadioState) -> Value {
         "resyncs": radio.resyncs,
         "damaged_packets": radio.damaged,
         "codec_panics": radio.codec_panics,
+        "hls": radio.hls.as_ref().map(hls_json),
+    })
+}
+
+fn hls_json(hls: &HlsSourceState) -> Value {
+    json!({
+        "variant_kbps": hls.counts.bandwidth.map(|bits| bits / 1_000),
+        "target_duration_s": hls.counts.target.as_millis() / 1_000,
+        "reserve_ms": hls.reserve.as_millis(),
+        "segments": hls.counts.segments,
+        "lost_segments": hls.counts.lost,
+        "discontinuities": hls.counts.discontinuities,
+        "underruns": hls.dry_runs,
+        "drift_ppm": hls.pace_ppm.round(),
     })
 }

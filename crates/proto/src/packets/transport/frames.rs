@@ -7,7 +7,7 @@ use super::unit_times::Unit;
 
 /// Reader of frames.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct FrameReader {
     input: InputBuffer,
     format: Option<Format>,
     /// A frame is being searched for, behind so many bytes that belong to none.
@@ -20,7 +20,7 @@ enum Format {
     Adts(adts::Reader),
 }
 
-impl Reader {
+impl FrameReader {
     pub(super) fn push(&mut self, bytes: &[u8]) -> usize {
         self.input.push(bytes)
     }

@@ -8,7 +8,7 @@ use super::unit_times::Unit;
 
 /// Reader of multiplex elements.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct LatmReader {
     input: InputBuffer,
     config: Option<MuxConfig>,
     /// The config has changed, which is to be reported.
@@ -26,7 +26,7 @@ struct MuxConfig {
     audio: AudioConfig,
 }
 
-impl Reader {
+impl LatmReader {
     pub(super) fn push(&mut self, bytes: &[u8]) -> usize {
         self.input.push(bytes)
     }

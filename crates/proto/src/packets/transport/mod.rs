@@ -16,7 +16,7 @@ use unit_times::{Unit, UnitTimes};
 
 /// Reader of transport packets.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct TransportReader {
     demuxer: TsDemuxer,
     sound: Option<Sound>,
     tags: TagCollector,
@@ -40,12 +40,12 @@ struct Sound {
 /// Cuts the bytes of an elementary stream into units.
 #[derive(Debug)]
 enum UnitReader {
-    Frames(frames::Reader),
-    Latm(latm::Reader),
-    Opus(opus::Reader),
+    Frames(frames::FrameReader),
+    Latm(latm::LatmReader),
+    Opus(opus::OpusReader),
 }
 
-impl Reader {
+impl TransportReader {
     pub(super) fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
         loop {
             if let Some(event) = self.sound.as_mut().and_then(|sound| sound.next(packet)) {
@@ -140,12 +140,14 @@ impl Sound {
     /// A stream of this codec, and its format where the tables tell it.
     fn new(codec: TsCodec) -> (Self, Option<StreamStart>) {
         let (units, format) = match codec {
-            TsCodec::Latm => (UnitReader::Latm(latm::Reader::default()), None),
+            TsCodec::Latm => (UnitReader::Latm(latm::LatmReader::default()), None),
             TsCodec::Opus(channels) => {
                 let format = PacketFormat::Opus { head: opus::head(channels) };
-                (UnitReader::Opus(opus::Reader::default()), Some(format))
+                (UnitReader::Opus(opus::OpusReader::default()), Some(format))
             }
-            TsCodec::Adts | TsCodec::Mpeg => (UnitReader::Frames(frames::Reader::default()), None),
+            TsCodec::Adts | TsCodec::Mpeg => {
+                (UnitReader::Frames(frames::FrameReader::default()), None)
+            }
         };
         let start = format.map(|format| StreamStart { format, skip: 0, padding: None });
         (Self { units, times: UnitTimes::default(), pushed: 0 }, start)

@@ -6,7 +6,7 @@ use super::unit_times::Unit;
 
 /// Reader of access units.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct OpusReader {
     input: InputBuffer,
 }
 
@@ -18,7 +18,7 @@ struct ControlHeader {
     packet: usize,
 }
 
-impl Reader {
+impl OpusReader {
     pub(super) fn push(&mut self, bytes: &[u8]) -> usize {
         self.input.push(bytes)
     }

@@ -20,7 +20,12 @@ pub(crate) fn open(
     inner: &mut AudioState,
 ) -> OpenedSource {
     let seed = inner.seeds.next_u64();
-    let radio = inner.radio_client.open(config.url.clone(), config.charset, standby, seed);
+    let radio = inner.radio_client.open(
+        config.url.clone(),
+        (config.charset, config.variant),
+        standby,
+        seed,
+    );
     let RadioHandles { feed, source, items, status, task } = radio;
     inner.context.add_feeder(Box::new(feed));
     inner.codecs.add(Box::new(source.with_frames(frames)));
