@@ -142,6 +142,14 @@ impl ChunkLog {
         ChunkCursor(self.first + index as u64)
     }
 
+    /// From the timestamp of the chunk at `cursor` to that of the newest one; zero without a chunk
+    /// there.
+    #[must_use]
+    pub fn span_from(&self, cursor: ChunkCursor) -> Span {
+        let chunks = self.get(cursor, 0).ok().flatten().zip(self.chunks.back());
+        chunks.map_or(Span::ZERO, |(first, newest)| newest.timestamp - first.timestamp)
+    }
+
     /// The timestamp of the chunk at `cursor`, which need not exist yet; `duration` is that of a
     /// chunk. `None` when the log does not tell: it is empty, or the chunk has left it.
     #[must_use]
@@ -254,6 +262,10 @@ mod tests {
         let playable = log.cursor_from(Instant::from_nanos(141));
         assert_eq!(log.get(playable, 0).unwrap().unwrap().chunk.pts, MediaTime(8 * 960));
         assert_eq!(cursor.distance(playable), 8);
+        assert_eq!(log.span_from(playable), Span::from_nanos(20));
+        assert_eq!(log.span_from(log.cursor_at_start()), Span::from_nanos(60));
+        assert_eq!(log.span_from(cursor), Span::ZERO);
+        assert_eq!(log.span_from(log.cursor_at_end()), Span::ZERO);
     }
 
     #[test]

@@ -29,6 +29,11 @@ pub(super) enum ReactorCommand {
     AddSnapcastClient(TcpStream, SocketAddr, AddressPermit),
     AddWebSocketClient(Box<MediaSocket>, Vec<u8>),
     AddWebListener(Box<(MediaSocket, ListenerOptions)>, usize),
+    /// The web listeners of a mount get another one from now on.
+    MoveListeners {
+        from: usize,
+        to: usize,
+    },
     SetTitle(usize, Arc<str>),
     SetListenPolicy(Box<ListenPolicy>),
     AddFeeder(Box<dyn Feeder>),

@@ -159,6 +159,14 @@ impl ReactorPool {
             .post(ReactorCommand::AddWebListener(Box::new((socket, options)), station));
     }
 
+    /// Sends the stream of the mount `to` to the web listeners of the mount `from`, which has the
+    /// same format, from its next frames on.
+    pub fn move_listeners(&self, from: usize, to: usize) {
+        for mailbox in &*self.mailboxes {
+            mailbox.post(ReactorCommand::MoveListeners { from, to });
+        }
+    }
+
     /// Sets the current title, for listeners that requested titles.
     pub fn set_title(&self, station: usize, title: &Arc<str>) {
         for mailbox in &*self.mailboxes {

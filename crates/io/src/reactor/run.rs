@@ -274,6 +274,7 @@ impl Reactor {
             ReactorCommand::AddWebListener(listener, station) => {
                 self.add_listener(*listener, station, now);
             }
+            ReactorCommand::MoveListeners { from, to } => self.move_listeners(from, to),
             ReactorCommand::SetTitle(station, title) => {
                 if let Some(tap) = self.stations.get_mut(station) {
                     tap.title = title;
@@ -448,7 +449,7 @@ impl Reactor {
                 let before = listener.chunks;
                 let result = listener.pump(tap, now, limit);
                 self.stats.chunks_sent += listener.chunks - before;
-                (result, WEB_WAIT_TICKS, listener.phase, &mut listener.scheduled)
+                (result, listener.wait_ticks, listener.phase, &mut listener.scheduled)
             }
             _ => return,
         };
@@ -606,6 +607,3 @@ pub(super) const SENDS_PER_POLL: usize = 8;
 
 /// Handshake steps per poll: about two milliseconds.
 const MAX_HANDSHAKES: usize = 8;
-
-/// Browsers buffer by themselves, so ten sends per second suffice.
-const WEB_WAIT_TICKS: usize = 20;

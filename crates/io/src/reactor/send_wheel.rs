@@ -32,7 +32,11 @@ impl SendWheel {
     /// Schedules `token`, which is served every `wait` ticks, at the next tick of its phase.
     pub(super) fn add(&mut self, token: u64, phase: u16, wait: usize) {
         let wait = wait.clamp(1, SLOTS - 1);
-        let ahead = (usize::from(phase) % wait + wait - self.wheel.tick_number() % wait) % wait;
+        let phase = match usize::from(phase) {
+            phase if wait > COARSE_WAIT => phase / COARSE_TICKS * COARSE_TICKS,
+            phase => phase,
+        };
+        let ahead = (phase % wait + wait - self.wheel.tick_number() % wait) % wait;
         self.wheel.add(token, ahead);
     }
 
@@ -47,12 +51,16 @@ impl SendWheel {
     }
 }
 
-/// The resolution of sends. The longest wait is 20 ticks.
+/// The resolution of sends. The longest wait is 400 ticks, of listeners of mounts.
 pub(super) const TICK: Span = Span::from_millis(5);
 
-const SLOTS: usize = 32;
+const SLOTS: usize = 512;
 
-/// A multiple of every wait from 1 to 10 ticks, and of 12, 15 and 20.
+/// Sessions that wait long share every fourth tick, so that the thread wakes up less often.
+const COARSE_WAIT: usize = 100;
+const COARSE_TICKS: usize = 4;
+
+/// A multiple of every wait from 1 to 10 ticks, and of 12, 15 and 20; longer ones are uneven.
 const PHASES: u16 = 2_520;
 
 #[cfg(test)]
@@ -141,12 +149,12 @@ mod tests {
 
     #[test]
     fn every_wait_keeps_its_length() {
-        for wait in 1..=20 {
+        for wait in (1..=20).chain([99, 101, 400]) {
             let mut wheel = SendWheel::new(Instant::ZERO);
             let mut due = Vec::new();
             wheel.add(7, 13, wait);
             let mut turns = vec![];
-            for tick in 1..200 {
+            for tick in 1..3_000 {
                 wheel.take_due(Instant::ZERO + TICK * tick, &mut due);
                 for token in due.drain(..) {
                     turns.push(tick);

@@ -19,6 +19,7 @@ use super::connection_limiter::AddressPermit;
 use super::listener_session::ListenerSession;
 use super::outbox::{ChunkFraming, Outbox, WriteStatus};
 use super::push::PushReporter;
+use super::send_wheel::TICK;
 use super::stations::{ReactorStation, StationDescriptor};
 use super::tls::MediaSocket;
 
@@ -42,6 +43,8 @@ pub(super) struct WebListener {
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
     pub(super) phase: u16,
+    /// Ticks between two sends.
+    pub(super) wait_ticks: usize,
     pub(super) watches_out: bool,
     /// It is queued for its next slice.
     pub(super) queued: bool,
@@ -62,6 +65,16 @@ enum ListenerPart {
     /// get.
     Joint(JoinSplice),
     Stream,
+}
+
+impl ListenerPart {
+    /// What follows frames of another stream.
+    fn after_joint(tap: &ReactorStation) -> Self {
+        match &tap.descriptor.mount {
+            Some(mount) if mount.has_reservoir => Self::Joint(JoinSplice::default()),
+            _ => Self::Stream,
+        }
+    }
 }
 
 /// Options of a web listener.
@@ -150,6 +163,7 @@ impl WebListener {
             session.begin();
         }
         let permit = core::mem::take(&mut socket.permit);
+        let wait_ticks = wait_ticks(tap, cursor);
         Self {
             connection: MediaConnection::from_media_socket(socket, MediaConnection::new),
             station,
@@ -164,6 +178,7 @@ impl WebListener {
             blocked: false,
             scheduled: false,
             phase,
+            wait_ticks,
             // The response head is still unsent.
             watches_out: true,
             queued: false,
@@ -187,13 +202,6 @@ impl WebListener {
     ) -> Result<bool, SessionEndCause> {
         let pushed = self.is_pushed();
         let gone = |error: io::Error| write_error_cause(&error, pushed);
-        let has_all = !self.blocked && self.outbox.queued() == 0;
-        if has_all
-            && tap.descriptor.mount.is_some()
-            && now.since(self.last_progress) < MOUNT_SEND_INTERVAL
-        {
-            return Ok(true);
-        }
         self.blocked = true;
         if self.outbox.finish(&mut self.connection).map_err(gone)? == WriteStatus::Blocked {
             return Ok(false);
@@ -208,6 +216,7 @@ impl WebListener {
                 push.add_lagged(self.cursor.distance(present));
             }
             self.cursor = present;
+            self.wait_ticks = wait_ticks(tap, present);
             self.part = ListenerPart::Stream;
         }
         let log = if self.is_in_intro() { &tap.intro } else { &tap.log };
@@ -228,6 +237,13 @@ impl WebListener {
         let is_behind = self.cursor != log.cursor_at_end() || self.end_intro(tap);
         self.blocked = flow == WriteStatus::Blocked || is_behind;
         Ok(!self.blocked)
+    }
+
+    /// Continues with the next frames of another mount, of the same format. Its own frames so far
+    /// are the reserve of the player, so it gets no burst.
+    pub(super) fn move_to(&mut self, station: usize, tap: &ReactorStation) {
+        (self.station, self.cursor) = (station, tap.log.cursor_at_end());
+        self.part = ListenerPart::after_joint(tap);
     }
 
     /// A browser sends nothing after its request; a read reports when it closes.
@@ -297,10 +313,8 @@ impl WebListener {
             return false;
         };
         self.cursor = tap.log.cursor_before_end(mount.burst as usize);
-        self.part = match mount.has_reservoir {
-            true => ListenerPart::Joint(JoinSplice::default()),
-            false => ListenerPart::Stream,
-        };
+        self.wait_ticks = wait_ticks(tap, self.cursor);
+        self.part = ListenerPart::after_joint(tap);
         true
     }
 
@@ -363,6 +377,18 @@ impl WebListener {
         if sent > 0 {
             self.last_progress = now;
         }
+    }
+}
+
+/// Ticks between two sends to a listener that gets the chunks from `cursor` on at once.
+///
+/// A player of a mount has these in reserve, so it gets few large pieces: a send costs more than
+/// the bytes of some chunks. While it waits for one, it plays half of its reserve.
+fn wait_ticks(tap: &ReactorStation, cursor: ChunkCursor) -> usize {
+    let ticks = (tap.log.span_from(cursor) / 2).as_nanos() / TICK.as_nanos();
+    match tap.descriptor.mount {
+        Some(_) => usize::try_from(ticks).map_or(0, |t| t.clamp(WEB_WAIT_TICKS, MOUNT_WAIT_TICKS)),
+        None => WEB_WAIT_TICKS,
     }
 }
 
@@ -442,15 +468,15 @@ const EXPOSED_HEADERS: &str = "Access-Control-Expose-Headers: *\r\n";
 const NOT_ACCEPTABLE: &str = "HTTP/1.1 406 Not Acceptable\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis station sends 24 bit PCM, which browsers cannot play: \
     set codec = \"flac\".\n";
+/// Browsers buffer by themselves, so ten sends per second suffice.
+const WEB_WAIT_TICKS: usize = 20;
+/// Two seconds: for most streams, half of what is sent at once.
+const MOUNT_WAIT_TICKS: usize = 400;
 /// Bytes that are copied for one listener per send.
 const COPIED_AT_ONCE: usize = 64 * 1_024;
 const OGG_SERIAL: u32 = 0x6175_6C6F;
 const START_BURST: Span = Span::from_millis(1_000);
 const LISTENER_STALL_TIMEOUT: Span = Span::from_secs(60);
-
-/// A listener of a mount has the burst in reserve, so it gets few large pieces: a send costs more
-/// than the bytes of some chunks.
-const MOUNT_SEND_INTERVAL: Span = Span::from_millis(500);
 
 /// A server that accepts nothing for this long has failed.
 const PUSH_STALL_TIMEOUT: Span = Span::from_secs(10);

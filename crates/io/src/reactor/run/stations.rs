@@ -100,6 +100,19 @@ impl Reactor {
         self.pump(session.token(), SLICE_BYTES, false);
     }
 
+    /// Lets the web listeners of a mount continue with the next frames of another one.
+    pub(super) fn move_listeners(&mut self, from: usize, to: usize) {
+        let Some(tap) = self.stations.get_mut(to) else { return };
+        tap.drain();
+        for token in self.entities.tokens().collect::<Vec<u64>>() {
+            if let Some(ReactorEntity::Listener(listener)) = self.entities.get_mut(token)
+                && listener.station == from
+            {
+                listener.move_to(to, tap);
+            }
+        }
+    }
+
     pub(super) fn remove_station(&mut self, station: usize) {
         let Some(tap) = self.stations.get_mut(station) else { return };
         tap.close();
