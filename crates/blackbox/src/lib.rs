@@ -7,6 +7,7 @@
 //!  AulosServer, Snapserver  running servers    Snapclient, browser, load   clients
 //!  signal                   test signals       capture_check               comparison of captures
 //!  process_usage            resource usage     alloc           calls of the allocator
+//!  icecast                  a real icecast2    stream_load     many listeners of an HTTP stream
 //!  ports                    ports for peers
 //!  sync                     when players sound     syscalls        filter of system calls
 //! ```
@@ -20,6 +21,7 @@ pub mod capture_check;
 pub mod client;
 pub mod golden;
 pub mod http;
+pub mod icecast;
 pub mod listeners;
 pub mod load;
 pub mod lossy_proxy;
@@ -34,6 +36,7 @@ pub mod rtp_calls;
 pub mod scratch;
 pub mod server;
 pub mod signal;
+pub mod stream_load;
 pub mod sync;
 #[cfg(target_os = "linux")]
 pub mod syscalls;

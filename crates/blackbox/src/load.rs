@@ -302,7 +302,7 @@ fn thread_cpu_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
 }
 
-fn raise_file_limit() -> io::Result<()> {
+pub(crate) fn raise_file_limit() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)

@@ -4,6 +4,7 @@
 //! A benchmark is not a test: nothing here fails because it is slow.
 
 pub mod fanout;
+pub mod mounts;
 pub mod row;
 pub mod server;
 pub mod srt;

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use aulos_blackbox::bench::{fanout, row, server, srt};
+use aulos_blackbox::bench::{fanout, mounts, row, server, srt};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +38,9 @@ fn measure(args: &[String]) -> std::io::Result<()> {
     }
     if wanted("fan-out") {
         rows.extend(fanout::rows()?);
+    }
+    if wanted("mounts") {
+        rows.extend(mounts::rows()?);
     }
     if parts.contains(&"srt") {
         rows.extend(srt::rows()?);

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{long_shared_turn, shared_turn, text, wait_for};
+use crate::{long_shared_turn, shared_turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -47,32 +47,7 @@ fn station(url: &str) -> String {
 }
 
 pub(crate) fn icecast(program: &Path, port: u16, scratch: &ScratchDir) -> Process {
-    let dir = text(scratch.path());
-    // It does not run as root.
-    let owner = if rustix::process::getuid().is_root() {
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(scratch.path(), open).unwrap();
-        "<security><changeowner><user>nobody</user><group>nogroup</group></changeowner></security>"
-    } else {
-        ""
-    };
-    let config = format!(
-        "<icecast><limits><sources>2</sources><burst-size>65535</burst-size></limits>\
-         <authentication><source-password>secret</source-password><admin-user>admin</admin-user>\
-         <admin-password>secret</admin-password></authentication><hostname>localhost</hostname>\
-         <listen-socket><port>{port}</port><bind-address>127.0.0.1</bind-address></listen-socket>\
-         <paths><basedir>{dir}</basedir><logdir>{dir}</logdir><webroot>{dir}</webroot>\
-         <adminroot>{dir}</adminroot></paths><logging><accesslog>access.log</accesslog>\
-         <errorlog>error.log</errorlog></logging>{owner}</icecast>"
-    );
-    let file = scratch.join("icecast.xml");
-    std::fs::write(&file, config).unwrap();
-    let mut command = Command::new(program);
-    command.arg("-c").arg(&file);
-    let logs = [scratch.join("icecast.out"), scratch.join("icecast.err")];
-    let process = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
-    wait_for("icecast", PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    process
+    aulos_blackbox::icecast::start(program, port, 100, scratch).unwrap()
 }
 
 fn push(ffmpeg: &Path, port: u16, codec: &str, scratch: &ScratchDir) -> Process {
