@@ -4,7 +4,7 @@ use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, S
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::feed::{FrameWriter, RadioStreamInfo, StreamCounts, StreamError};
 use aulos_proto::packets::{
-    FormatHint, PacketPlacement, PacketSplitter, SplitterEvent, StreamStart,
+    FormatHint, PacketFormat, PacketPlacement, PacketSplitter, SplitterEvent, StreamStart,
 };
 use aulos_proto::titles::TrackMetadata;
 
@@ -101,7 +101,7 @@ impl StreamDecoder {
     }
 
     /// The same, passing every packet on, with the media time of its first frame. Media time counts
-    /// from `position`.
+    /// from `position`. Nothing is trimmed then but what the receiver of the packets trims too.
     #[must_use]
     pub fn with_frames(mut self, frames: Option<FrameWriter>, position: MediaTime) -> Self {
         (self.frames, self.position) = (frames, position);
@@ -126,6 +126,14 @@ impl StreamDecoder {
         }
         let Self { pending, concealer: joint, frames, .. } = self;
         Self { position, shape, pending, concealer: joint, frames, ..Self::new(hint) }
+    }
+
+    /// A decoder for the stream that follows this one, which has been returned to its end, without
+    /// a pause.
+    #[must_use]
+    pub fn follow(self, hint: FormatHint) -> Self {
+        let Self { position, shape, frames, .. } = self;
+        Self { position, shape, frames, ..Self::new(hint) }
     }
 
     /// Takes as many bytes as there is room for, and returns their number. There is always room
@@ -275,8 +283,18 @@ impl StreamDecoder {
         if codec.is_none() {
             self.error = Some(StreamError::Unsupported(name));
         }
-        self.trim =
-            StreamTrim { skip: start.skip, padding: start.padding, ..StreamTrim::default() };
+        self.trim = match self.frames {
+            None => {
+                StreamTrim { skip: start.skip, padding: start.padding, ..StreamTrim::default() }
+            }
+            // The header of Opus has the first frames to skip; the tag of an MP3 file, which has
+            // them too, is not passed.
+            Some(_) => {
+                let is_opus = matches!(start.format, PacketFormat::Opus { .. });
+                let skip = if is_opus { start.skip } else { 0 };
+                StreamTrim { skip, keeps_end: true, ..StreamTrim::default() }
+            }
+        };
         self.concealer.begin();
         self.line = SenderLine::default();
         self.earlier_panics += self.codec.as_ref().map_or(0, StreamCodec::panics);
@@ -387,6 +405,8 @@ struct StreamTrim {
     decoded: u64,
     /// The last position in the container, and the number of frames decoded by then.
     known: Option<(u64, u64)>,
+    /// Whether frames behind the last position are played.
+    keeps_end: bool,
 }
 
 impl StreamTrim {
@@ -396,7 +416,7 @@ impl StreamTrim {
         self.decoded += frames;
         let mut end = frames;
         if let Some(position) = place.position {
-            if place.last {
+            if place.last && !self.keeps_end {
                 let (known, then) = self.known.unwrap_or((0, 0));
                 let surplus = (known + (self.decoded - then)).saturating_sub(position);
                 end = frames.saturating_sub(surplus);

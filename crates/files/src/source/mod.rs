@@ -3,8 +3,10 @@
 
 mod file;
 mod measure;
+mod passed_file;
 mod stream;
 
 pub use file::{FileSource, FileState};
 pub use measure::{FileMeter, StreamMeter};
+pub use passed_file::{PassedFile, PassedFileError};
 pub use stream::{StreamParts, StreamSource};

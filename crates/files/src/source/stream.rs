@@ -18,6 +18,7 @@ use aulos_io::feed::{
     stream_channel,
 };
 use aulos_io::{Job, JobStatus};
+use aulos_proto::packets::FormatHint;
 use aulos_proto::titles::TrackMetadata;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::{Consumer, Producer, ring};
@@ -65,6 +66,7 @@ impl StreamParts {
             previous_counts: StreamCounts::default(),
             frames: None,
             position: MediaTime::ZERO,
+            follows: None,
         };
         Self { writer, source, items: consumer, state, titles }
     }
@@ -94,6 +96,8 @@ pub struct StreamSource {
     /// While no body is decoded: what gets its packets, and the media time of its first frame.
     frames: Option<FrameWriter>,
     position: MediaTime,
+    /// The body that follows when the current one has been decoded.
+    follows: Option<FormatHint>,
 }
 
 /// The result of one decoding step.
@@ -134,6 +138,10 @@ impl StreamSource {
                     self.next_mark()
                 }
             }
+            Ok(StreamDecodeStatus::End) if let Some(hint) = self.follows.take() => {
+                self.next_body(|decoder| decoder.follow(hint));
+                DecodeStep::Continue
+            }
             Ok(StreamDecodeStatus::End) => {
                 self.close(None);
                 drop(self.items.push(SourceItem::End));
@@ -154,31 +162,44 @@ impl StreamSource {
         }
         let Some(mark) = self.input.next_mark() else { return DecodeStep::Idle };
         match (mark, &mut self.decoder) {
-            (BodyMark::Begin(hint), decoder) => {
-                let next = match decoder.take() {
-                    // The body broke off: the next one continues without a click.
-                    Some(broken) => {
-                        self.previous_counts = self.previous_counts.plus(broken.counts());
-                        broken.restart(hint)
-                    }
-                    None => StreamDecoder::new(hint).with_frames(self.frames.take(), self.position),
-                };
-                *decoder = Some(next);
-                self.published = StreamState {
-                    error: None,
-                    finished: false,
-                    body: self.published.body + 1,
-                    ..self.published
-                };
+            // The body broke off: the next one continues without a click.
+            (BodyMark::Begin(hint), Some(_)) => self.next_body(|decoder| decoder.restart(hint)),
+            (BodyMark::Begin(hint), None) => {
+                let decoder =
+                    StreamDecoder::new(hint).with_frames(self.frames.take(), self.position);
+                self.decoder = Some(decoder);
+                self.begin_state();
+            }
+            (BodyMark::Follow(hint), Some(decoder)) => {
+                decoder.finish();
+                self.follows = Some(hint);
             }
             (BodyMark::End, Some(decoder)) => decoder.finish(),
-            (BodyMark::End, None) => {}
+            (BodyMark::End | BodyMark::Follow(_), None) => {}
         }
         DecodeStep::Continue
     }
 
+    /// Makes the decoder of the next body from that of the current one.
+    fn next_body(&mut self, next: impl FnOnce(StreamDecoder) -> StreamDecoder) {
+        let Some(decoder) = self.decoder.take() else { return };
+        self.previous_counts = self.previous_counts.plus(decoder.counts());
+        self.decoder = Some(next(decoder));
+        self.begin_state();
+    }
+
+    fn begin_state(&mut self) {
+        self.published = StreamState {
+            error: None,
+            finished: false,
+            body: self.published.body + 1,
+            ..self.published
+        };
+    }
+
     /// The body has no more data.
     fn close(&mut self, error: Option<StreamError>) {
+        self.follows = None;
         if let Some(decoder) = self.decoder.take() {
             self.previous_counts = self.previous_counts.plus(decoder.counts());
             (self.frames, self.position) = decoder.into_frames();
@@ -248,7 +269,6 @@ const MAX_STEPS: usize = 256;
 #[cfg(test)]
 mod tests {
     use aulos_io::feed::RAW_BYTES;
-    use aulos_proto::packets::FormatHint;
 
     use super::*;
 
@@ -311,6 +331,30 @@ mod tests {
         let state = *parts.state.read();
         assert_eq!((state.body, state.finished, state.error), (2, true, None));
         assert_eq!(state.info.map(|info| info.codec), Some("pcm"));
+    }
+
+    #[test]
+    fn a_body_that_follows_adds_nothing_between_the_two() {
+        let mut parts = StreamParts::new();
+        assert!(parts.writer.begin(FormatHint::None));
+        let (mut sound, _) = send(&mut parts, &wave(30_000));
+        for _ in 0..2 {
+            assert!(parts.writer.follow(FormatHint::None));
+            let (next, ends) = send(&mut parts, &wave(30_000));
+            assert_eq!(ends, 0);
+            sound.extend(next);
+        }
+        let all: Vec<i32> = (0..3).flat_map(|_| 0..30_000).collect();
+        assert!(sound == all, "{}", sound.len());
+        assert_eq!(parts.state.read().body, 3);
+        // Behind a body that cannot be played, none follows until one begins.
+        assert!(parts.writer.begin(FormatHint::None));
+        send(&mut parts, &[&b"<html>"[..], &[b' '; 200_000]].concat());
+        assert!(parts.writer.follow(FormatHint::None));
+        assert_eq!(send(&mut parts, &wave(1_000)).0.len(), 0);
+        assert!(matches!(parts.state.read().error, Some(StreamError::Refused(_))));
+        assert!(parts.writer.begin(FormatHint::None));
+        assert_eq!(send(&mut parts, &wave(1_000)).0.len(), 1_000);
     }
 
     #[test]

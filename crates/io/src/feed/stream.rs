@@ -126,6 +126,8 @@ pub struct StreamReader {
 pub enum BodyMark {
     /// A body begins. Without an end before it, the previous one broke off.
     Begin(FormatHint),
+    /// The body is complete and the next one follows without a pause, unless it had an error.
+    Follow(FormatHint),
     /// The body ended cleanly.
     End,
 }
@@ -156,6 +158,17 @@ impl StreamWriter {
     #[must_use]
     pub fn begin(&mut self, hint: FormatHint) -> bool {
         self.mark(BodyMark::Begin(hint))
+    }
+
+    /// Begins a new body that follows the previous one, which is complete, without a pause. After a
+    /// body with an error nothing is played until [`StreamWriter::begin`]. `false` if there is no
+    /// room now: try again.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn follow(&mut self, hint: FormatHint) -> bool {
+        self.mark(BodyMark::Follow(hint))
     }
 
     /// Ends the body cleanly: what is left is played, and the station gets the end mark. `false` if

@@ -93,7 +93,7 @@ impl StreamSource {
     fn next_mark(&mut self) -> bool {
         match self.input.next_mark() {
             None => return false,
-            Some(BodyMark::Begin(hint)) => {
+            Some(BodyMark::Begin(hint) | BodyMark::Follow(hint)) => {
                 self.close(None);
                 self.splitter = Some(PacketSplitter::new(hint));
                 self.state.body += 1;

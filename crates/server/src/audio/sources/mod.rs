@@ -172,7 +172,7 @@ fn open_config(
         SourceConfig::Generated(GeneratedSource { generator, spec }) => {
             (generator.source(*spec, about.quantum), Box::new(NoMonitor))
         }
-        SourceConfig::File(config) => file::open(config, standby.take(), inner),
+        SourceConfig::File(config) => file::open(config, &mut about.frames, standby, inner),
         SourceConfig::Playlist(options) => {
             playlist::open(options, about.spec, standby.take(), inner)
         }
