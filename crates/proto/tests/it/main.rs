@@ -2,6 +2,7 @@
 //! program, so that it is linked once; calls of the allocator are counted for each thread.
 
 mod fuzz;
+mod mutation;
 mod no_alloc;
 mod rtp;
 mod vectors;

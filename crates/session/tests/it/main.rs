@@ -2,5 +2,6 @@
 //! once.
 
 mod flac_stream;
+mod fuzz;
 mod rtp_output;
 mod rtp_source;
