@@ -269,6 +269,11 @@ pub trait ListenSink: Send + Sync {
 
     /// Disconnects the source client of a mount; false if none is on air there.
     fn disconnect_source(&self, station: &str, mount: &Mount) -> bool;
+
+    /// Moves the listeners of one mount to another one; false if their formats differ.
+    fn move_listeners(&self, _from: &str, _to: &str) -> bool {
+        false
+    }
 }
 
 /// Capacity of the event queue: two events for each session of a full server.

@@ -78,6 +78,12 @@ impl Listeners {
         self.table.cut(station, id)
     }
 
+    /// Registers the listeners of one mount for another one, and returns their number; the audio
+    /// side moves their connections.
+    pub fn move_to(&self, from: &str, to: &str) -> usize {
+        self.table.move_to(from, to)
+    }
+
     /// Logs the listeners that have ended since the last call.
     pub(crate) fn log_ended(
         &self,

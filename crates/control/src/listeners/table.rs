@@ -67,6 +67,13 @@ impl ListenerTable {
         found.inspect(|one| one.session.cut()).is_some()
     }
 
+    /// Registers the listeners of one station for another one, and returns their number.
+    pub(crate) fn move_to(&self, from: &str, to: &str) -> usize {
+        let mut state = self.lock();
+        let moved = state.active.iter_mut().filter(|one| one.station.as_deref() == Some(from));
+        moved.map(|one| one.station = Some(to.to_owned())).count()
+    }
+
     /// How many there are, and how many there have been at once.
     pub(crate) fn count(&self, station: &str) -> (usize, usize) {
         let state = self.lock();

@@ -459,6 +459,10 @@ impl ListenSink for Audio {
         self.with(|inner| djs::disconnect(station, mount, inner))
     }
 
+    fn move_listeners(&self, from: &str, to: &str) -> bool {
+        self.with(|inner| mounts::move_listeners(from, to, inner))
+    }
+
     fn accept_listener(&self, socket: MediaSocket, request: ListenerRequest) {
         self.with(|inner| listen::accept(socket, request, inner));
     }

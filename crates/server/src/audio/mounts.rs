@@ -189,6 +189,25 @@ pub(super) fn start(
     Ok(monitor)
 }
 
+/// Moves the listeners of one mount to another one of its format; false if it is of another.
+pub(super) fn move_listeners(from: &str, to: &str, inner: &mut AudioState) -> bool {
+    let find = |name: &str| {
+        let mut stations = inner.stations.iter().enumerate();
+        stations.find_map(|(number, running)| {
+            let config = &running.as_ref()?.config;
+            let mount = config.mount.as_ref().filter(|_| config.name == name)?;
+            Some((number, mount.format))
+        })
+    };
+    match (find(from), find(to)) {
+        (Some((from, own)), Some((to, other))) if own == other => {
+            inner.context.move_listeners(from, to);
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Makes the stream of a mount.
 pub(super) struct MountJob {
     air: AirTapReader,

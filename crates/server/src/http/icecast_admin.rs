@@ -29,6 +29,8 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/admin/killclient", get(kill_client))
         .route("/admin/killsource", get(kill_source))
         .route("/admin/metadata", get(set_title))
+        .route("/admin/moveclients", get(move_clients))
+        .route("/admin/fallbacks", get(check_fallback))
 }
 
 /// Icecast's status, for directories and widgets; `?mount=/listen/NAME` limits it to one source.
@@ -110,14 +112,53 @@ async fn set_title(State(app): State<AppState>, request: Request) -> Response {
     xml(icecast_response(message, count > 0))
 }
 
+/// Moves the listeners of a mount to another one of its format:
+/// `?mount=/a.mp3&destination=/b.mp3`.
+async fn move_clients(State(app): State<AppState>, request: Request) -> Response {
+    let from = match admin_call(&app, &request) {
+        Ok(station) => station,
+        Err(refusal) => return refusal,
+    };
+    let Some(to) = station_of(&app, request.uri(), "destination") else { return unknown_mount() };
+    if from.name == to.name || !app.sink.move_listeners(&from.name, &to.name) {
+        let message = "Listeners move between two mounts of one codec, sample rate and layout";
+        return xml(icecast_response(message, false));
+    }
+    let count = app.control.listeners.move_to(&from.name, &to.name);
+    tracing::info!(target: "listener", from = from.name, to = to.name, count, "moved");
+    let message = format!("Clients moved from /{} to /{}", from.name, to.name);
+    xml(icecast_response(&message, true))
+}
+
+/// Whether a mount falls back as this call of Icecast wants it: `?mount=/a.mp3&fallback=/listen/b`.
+/// The fallbacks of a mount are its sources, so nothing is changed.
+async fn check_fallback(State(app): State<AppState>, request: Request) -> Response {
+    let mount = match admin_call(&app, &request) {
+        Ok(station) => station,
+        Err(refusal) => return refusal,
+    };
+    let wanted = station_of(&app, request.uri(), "fallback");
+    let wanted = wanted.map(|station| format!("meta:///{}", station.name));
+    if mount.sources.iter().any(|source| Some(&source.uri) == wanted.as_ref()) {
+        return xml(icecast_response("Fallback configured", true));
+    }
+    let sources: Vec<_> = mount.sources.iter().map(|source| source.name.as_str()).collect();
+    let sources = sources.join(", ");
+    xml(icecast_response(&format!("Fallbacks are the sources, in this order: {sources}"), false))
+}
+
 /// The station or mount of a call that changes something.
 #[allow(clippy::result_large_err, reason = "it is made once a request")]
 fn admin_call(app: &AppState, request: &Request) -> Result<Arc<StationSettings>, Response> {
     if let Some(refusal) = app.refuse_cross_site(request.headers()) {
         return Err(refusal);
     }
-    let mount = mount(request.uri()).ok_or_else(unknown_mount)?;
-    app.control.views().station_at(&mount).ok_or_else(unknown_mount)
+    station_of(app, request.uri(), "mount").ok_or_else(unknown_mount)
+}
+
+/// The station or mount whose path a parameter has.
+fn station_of(app: &AppState, uri: &Uri, name: &str) -> Option<Arc<StationSettings>> {
+    app.control.views().station_at(&path(uri, name)?)
 }
 
 fn unknown_mount() -> Response {
@@ -135,9 +176,13 @@ fn base_url(identity: &ConnectionIdentity, headers: &HeaderMap) -> String {
     format!("{}://{host}", if identity.is_https { "https" } else { "http" })
 }
 
-/// The `mount` of a query. Its slashes may be encoded; what is encoded in the path stays so.
 fn mount(uri: &Uri) -> Option<String> {
-    let mount = parameter(uri, "mount")?;
+    path(uri, "mount")
+}
+
+/// A path of a query. Its slashes may be encoded; what is encoded in the path stays so.
+fn path(uri: &Uri, name: &str) -> Option<String> {
+    let mount = parameter(uri, name)?;
     let mount = mount.replace("%2F", "/").replace("%2f", "/").replace("%25", "%");
     Some(if mount.starts_with('/') { mount } else { format!("/{mount}") })
 }
