@@ -108,6 +108,9 @@ keys! {
         listener_add: Option<ConfigValue<String>>, default_doc "every web listener may";
         /// URL that is told when such a listener has left.
         listener_remove: Option<ConfigValue<String>>, default_doc "not told";
+        /// URL that is asked, as by Icecast, whether a source client may use a mount whose password
+        /// it does not have.
+        stream_auth: Option<ConfigValue<String>>, default_doc "only passwords count";
     }
 
     /// Metrics for Prometheus.

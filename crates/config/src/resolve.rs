@@ -7,7 +7,7 @@ use std::sync::Arc;
 use aulos_session::radio::{HostRule, InvalidHostRule, IpNetwork};
 
 use crate::env::Environment;
-use crate::hooks::{self, resolve_url};
+use crate::hooks::{self, Webhook, resolve_url};
 use crate::limits::{MAX_SERVICE_NAME, MAX_STATIONS};
 use crate::model::{Config, HttpConfig, ListenConfig, MdnsConfig, StationConfig, StreamsConfig};
 use crate::names::{Endpoint, absolute_path, endpoint, report_duplicate, without_brackets};
@@ -177,6 +177,7 @@ fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
             .as_ref()
             .map(|file| absolute_path("access_log", file, problems)),
         listener_auth: listener_auth(config, problems),
+        stream_auth: auth_url("stream_auth", &config.stream_auth, problems),
     }
 }
 
@@ -213,15 +214,18 @@ fn allow_origin(text: &ConfigValue<String>, problems: &Problems) -> Option<Arc<s
 }
 
 fn listener_auth(config: &HttpConfig, problems: &Problems) -> Option<ListenerAuth> {
-    let resolve = |key, url: &Option<ConfigValue<String>>| {
-        resolve_url(key, url.as_ref()?, "use a secret path or query", problems)
-    };
+    let resolve = |key, url| auth_url(key, url, problems);
     let remove = resolve("listener_remove", &config.listener_remove);
     if let (None, Some(url)) = (&config.listener_add, &config.listener_remove) {
         let message = "`listener_remove` without `listener_add` is never told";
         problems.add_with_hint(url.at, message.to_owned(), "add listener_add = \"https://...\"");
     }
     Some(ListenerAuth { add: resolve("listener_add", &config.listener_add)?, remove })
+}
+
+/// The URL of a program that decides.
+fn auth_url(key: &str, url: &Option<ConfigValue<String>>, problems: &Problems) -> Option<Webhook> {
+    resolve_url(key, url.as_ref()?, "use a secret path or query", problems)
 }
 
 fn mdns(config: &MdnsConfig, problems: &Problems) -> MdnsSettings {

@@ -112,6 +112,8 @@ pub struct HttpSettings {
     pub allow_origin: Option<Arc<str>>,
     /// Whether web listeners may listen is asked there.
     pub listener_auth: Option<ListenerAuth>,
+    /// Whether source clients without a mount's own password may use it is asked there.
+    pub stream_auth: Option<Webhook>,
 }
 
 impl HttpSettings {

@@ -35,6 +35,7 @@ mod tcp;
 mod titles;
 pub mod tls;
 pub mod upload;
+mod url_auth;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

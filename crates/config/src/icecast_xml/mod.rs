@@ -97,7 +97,7 @@ fn http(root: &Element, out: &mut ConversionResult) {
             it.all("option").filter_map(pair).collect::<Vec<_>>()
         });
     let options: Vec<_> = options.by_ref().collect();
-    for key in ["listener_add", "listener_remove"] {
+    for key in AUTH_KEYS {
         let mut of_key = options.iter().filter(|(_, name, _)| name == key);
         let Some((_, _, url)) = of_key.next() else { continue };
         line(&mut lines, key, &quoted(url));
@@ -106,7 +106,7 @@ fn http(root: &Element, out: &mut ConversionResult) {
         }
     }
     for (line, name, _) in &options {
-        if !["listener_add", "listener_remove"].contains(&name.as_str()) {
+        if !AUTH_KEYS.contains(&name.as_str()) {
             out.note(&format!("line {line}: option {name}: not supported, left out"));
         }
     }
@@ -115,6 +115,9 @@ fn http(root: &Element, out: &mut ConversionResult) {
         out.toml += &lines;
     }
 }
+
+/// The URLs of programs that decide, which have the same names here.
+const AUTH_KEYS: [&str; 3] = ["listener_add", "listener_remove", "stream_auth"];
 
 /// Roles: a public port is for listeners.
 fn access(root: &Element, out: &mut ConversionResult) {

@@ -103,7 +103,7 @@ fn redacted_pair(pair: &str) -> String {
 }
 
 /// Keys whose URLs may have a secret path, as those of chat services do.
-const WEBHOOK_KEYS: [&str; 3] = ["url", "listener_add", "listener_remove"];
+const WEBHOOK_KEYS: [&str; 4] = ["url", "listener_add", "listener_remove", "stream_auth"];
 
 /// Keys of commands, whose arguments may be secrets.
 const PROGRAM_KEYS: [&str; 3] = ["run", "params", "script"];

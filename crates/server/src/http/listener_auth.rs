@@ -1,29 +1,25 @@
 //! Whether a web listener may listen, decided by a program of the station.
 //!
-//! The program is asked as by Icecast's `url` authentication, because such programs exist: a POST
-//! with a form, and a header of the response that permits. It is told when the listener has left.
+//! The program is told when the listener has left.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use aulos_config::{ListenerAuth, Webhook};
+use aulos_config::ListenerAuth;
 use aulos_control::access::Credentials;
 use aulos_control::backend::ListenerSession;
 use aulos_control::hooks::DeliveryError;
 use aulos_proto::http::ReceivedHead;
-use aulos_proto::uri::percent_encode_url;
-use hyper::HeaderMap;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::login::ConnectionIdentity;
-use crate::dial::Dialer;
-use crate::post::{PostBody, post};
+use crate::url_auth::{UrlAnswer, UrlAuthorizer, form, host_and_port};
 
 /// Asks about listeners.
 #[derive(Debug, Default)]
 pub(super) struct ListenerAuthorizer {
-    dialer: Dialer,
+    program: UrlAuthorizer,
     /// The number of the last listener, by which the program tells them apart.
     last: AtomicU64,
 }
@@ -32,7 +28,8 @@ pub(super) struct ListenerAuthorizer {
 #[derive(Debug)]
 pub(super) struct Permission {
     auth: ListenerAuth,
-    form: String,
+    /// The fields of the form, without those that only an action has.
+    fields: Vec<(&'static str, String)>,
     limit: Option<Duration>,
 }
 
@@ -49,7 +46,7 @@ impl ListenerAuthorizer {
     /// Asks about the listener of a request.
     ///
     /// # Errors
-    /// [`Refusal`]; a program that does not answer within [`ANSWER_TIMEOUT`] permits nothing.
+    /// [`Refusal`]; a program that does not answer within some seconds permits nothing.
     pub(super) async fn ask(
         &self,
         auth: ListenerAuth,
@@ -57,25 +54,20 @@ impl ListenerAuthorizer {
         identity: &ConnectionIdentity,
     ) -> Result<Permission, Refusal> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (form, had_credentials) = form(head, identity, number);
-        let headers = self.post(&auth.add, format!("action=listener_add{form}")).await;
-        let headers = match headers {
-            Ok(headers) => headers,
-            Err(DeliveryError::Status(_)) => HeaderMap::new(),
-            Err(error) => return Err(Refusal::Unreachable(error)),
-        };
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        if text("icecast-auth-user") != Some("1") {
-            let reason = text("icecast-auth-message").unwrap_or("not permitted").to_owned();
-            return Err(Refusal::Denied { reason, had_credentials });
+        let (fields, had_credentials) = fields(head, identity, number);
+        let answer = self.program.ask(&auth.add, encode("listener_add", &fields)).await;
+        match answer.map_err(Refusal::Unreachable)? {
+            UrlAnswer { is_permitted: true, limit, .. } => Ok(Permission { auth, fields, limit }),
+            UrlAnswer { message, .. } => {
+                let reason = message.unwrap_or_else(|| "not permitted".to_owned());
+                Err(Refusal::Denied { reason, had_credentials })
+            }
         }
-        let limit = text("icecast-auth-timelimit").and_then(|seconds| seconds.trim().parse().ok());
-        Ok(Permission { auth, form, limit: limit.map(Duration::from_secs) })
     }
 
     /// Ends a listener whose time is over, and tells the program when it has left.
     pub(super) async fn follow(&self, permission: Permission, session: Weak<ListenerSession>) {
-        let Permission { auth, form, limit } = permission;
+        let Permission { auth, mut fields, limit } = permission;
         let start = Instant::now();
         while session.strong_count() > 0 {
             if limit.is_some_and(|limit| start.elapsed() >= limit)
@@ -86,19 +78,10 @@ impl ListenerAuthorizer {
             sleep(WATCH_INTERVAL).await;
         }
         let Some(to) = &auth.remove else { return };
-        let seconds = start.elapsed().as_secs();
-        let form = format!("action=listener_remove{form}&duration={seconds}");
-        if let Err(error) = self.post(to, form).await {
+        fields.push(("duration", start.elapsed().as_secs().to_string()));
+        if let Err(error) = self.program.send(to, encode("listener_remove", &fields)).await {
             tracing::warn!(to = to.origin(), %error, "cannot notify the server of listeners of a listener's end");
         }
-    }
-
-    async fn post(&self, to: &Webhook, text: String) -> Result<HeaderMap, DeliveryError> {
-        let content_type = "application/x-www-form-urlencoded";
-        let sent = post(&self.dialer, to, PostBody { content_type, id: None, text });
-        let limit = ANSWER_TIMEOUT;
-        let seconds = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
-        timeout(limit, sent).await.unwrap_or(Err(DeliveryError::TimedOut(seconds)))
     }
 }
 
@@ -130,8 +113,12 @@ pub(super) fn is_for_sound(head: &[u8]) -> bool {
     method == "GET" && !PLAYLISTS.iter().any(|ending| path.ends_with(ending))
 }
 
-/// The fields of the form behind `action`, and whether the request had credentials.
-fn form(head: &[u8], identity: &ConnectionIdentity, number: u64) -> (String, bool) {
+/// The fields of the form, and whether the request had credentials.
+fn fields(
+    head: &[u8],
+    identity: &ConnectionIdentity,
+    number: u64,
+) -> (Vec<(&'static str, String)>, bool) {
     let parsed = ReceivedHead::parse(head).ok();
     let field = |name: &str| {
         let value = parsed.as_ref().and_then(|head| head.field(name)).unwrap_or_default();
@@ -141,26 +128,24 @@ fn form(head: &[u8], identity: &ConnectionIdentity, number: u64) -> (String, boo
     let credentials = Credentials::from_header(&field("authorization"));
     let (user, password) = credentials.name_and_password().unwrap_or_default();
     let host = field("host");
-    let (server, port) = host.rsplit_once(':').unwrap_or((&host, "80"));
-    let from = identity.from.to_canonical().to_string();
-    let number = number.to_string();
-    let agent = field("user-agent");
-    let fields = [
-        ("server", server),
-        ("port", port),
-        ("client", &number),
-        ("mount", target.unwrap_or_default()),
-        ("user", user),
-        ("pass", password),
-        ("ip", &from),
-        ("agent", &agent),
+    let (server, port) = host_and_port(&host);
+    let fields = vec![
+        ("server", server.to_owned()),
+        ("port", port.to_owned()),
+        ("client", number.to_string()),
+        ("mount", target.unwrap_or_default().to_owned()),
+        ("user", user.to_owned()),
+        ("pass", password.to_owned()),
+        ("ip", identity.from.to_canonical().to_string()),
+        ("agent", field("user-agent")),
     ];
-    let encoded = fields.map(|(name, value)| format!("&{name}={}", percent_encode_url(value)));
-    (encoded.concat(), !user.is_empty())
+    (fields, !user.is_empty())
 }
 
-/// Time for an answer; the listener waits.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+fn encode(action: &str, fields: &[(&'static str, String)]) -> String {
+    let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    form(action, &fields)
+}
 
 /// How often it is checked whether a listener is still there.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);

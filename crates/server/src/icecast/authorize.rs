@@ -11,6 +11,7 @@ use aulos_io::SystemClock;
 use aulos_session::live_source::LiveResponse;
 
 use crate::http::is_our_host;
+use crate::url_auth::{UrlAuthorizer, form, host_and_port};
 
 /// What a client says about its right to a mount.
 #[derive(Default)]
@@ -27,14 +28,74 @@ pub(super) struct MountClaim {
     pub(super) host: Option<String>,
 }
 
+/// A station and its mount.
+pub(super) type MountPlace = (String, Mount);
+
+/// What is known of a client's right to a mount.
+enum Authorization {
+    Granted(MountPlace),
+    /// It does not have the mount's own password: a program decides about this user and password.
+    Asks(MountPlace, [String; 2]),
+}
+
 impl MountClaim {
     /// The mount of an address and its station, if the client at `from` is authorized for it.
-    pub(super) fn authorize(
+    ///
+    /// # Errors
+    /// The response to a client that is not.
+    pub(super) async fn authorize(
         &self,
         from: IpAddr,
         address: &Endpoint,
         control: &Control,
-    ) -> Result<(String, Mount), LiveResponse> {
+        programs: &UrlAuthorizer,
+    ) -> Result<MountPlace, LiveResponse> {
+        let (place, [user, password]) = match self.check(from, address, control)? {
+            Authorization::Granted(place) => return Ok(place),
+            Authorization::Asks(place, credentials) => (place, credentials),
+        };
+        let config = control.config();
+        let Some(program) = &config.http.stream_auth else {
+            return Err(LiveResponse::Unauthorized);
+        };
+        let form = self.form(from, &place.1, [&user, &password]);
+        let answer = programs.ask(program, form).await.map_err(|error| {
+            let to = program.origin();
+            tracing::warn!(target: "live_source", to, %error, "cannot ask about a live source");
+            LiveResponse::CannotAsk
+        })?;
+        match control.record_login_attempt(from, answer.is_permitted) {
+            Ok(()) => Ok(place),
+            Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
+            Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
+        }
+    }
+
+    /// The form of a question, as Icecast 2.4 fills it in.
+    fn form(&self, from: IpAddr, mount: &Mount, [user, password]: [&str; 2]) -> String {
+        let (server, port) = host_and_port(self.host.as_deref().unwrap_or_default());
+        let from = from.to_canonical().to_string();
+        let mut fields = vec![
+            ("mount", mount.path.as_str()),
+            ("ip", &from),
+            ("server", server),
+            ("port", port),
+            ("user", user),
+            ("pass", password),
+        ];
+        if self.is_title {
+            fields.push(("admin", "1"));
+        }
+        form("stream_auth", &fields)
+    }
+
+    fn check(
+        &self,
+        from: IpAddr,
+        address: &Endpoint,
+        control: &Control,
+    ) -> Result<Authorization, LiveResponse> {
+        let has_program = control.config().http.stream_auth.is_some();
         let stations = control.stations();
         let here = mounts(&stations).filter(|(_, mount)| mount.address == *address);
         let mut here: Vec<_> =
@@ -48,8 +109,15 @@ impl MountClaim {
                 None => is_only,
             };
             let named = |mount: &Mount| self.mount.is_empty() || mount.path == self.mount;
-            here.retain(|(_, mount)| fits(mount) & named(mount));
+            here.retain(|(_, mount)| named(mount));
+            let only = if has_program && here.len() == 1 { here.first().cloned() } else { None };
+            here.retain(|(_, mount)| fits(mount) && (mount.password.is_some() || !has_program));
             let found = if here.len() == 1 { here.pop() } else { None };
+            if let (None, Some(only)) = (&found, only) {
+                let user = only.1.user.clone();
+                return Ok(Authorization::Asks(only, [user, password.clone()]));
+            }
+            let found = found.map(Authorization::Granted);
             return match control.record_login_attempt(from, found.is_some()) {
                 Ok(()) => found.ok_or(LiveResponse::InvalidPassword),
                 Err(LoginError::WrongCredentials) => Err(LiveResponse::InvalidPassword),
@@ -63,8 +131,16 @@ impl MountClaim {
             count(&control.counters.djs_refused_unknown);
             return Err(LiveResponse::NoMount);
         };
-        self.check_password(from, &mount, control)?;
-        Ok((station, mount))
+        if !has_program || self.has_password_of(&mount) {
+            self.check_password(from, &mount, control)?;
+            return Ok(Authorization::Granted((station, mount)));
+        }
+        // libshout first sends a request without credentials, to learn the scheme.
+        let said = self.authorization.as_deref().ok_or(LiveResponse::Unauthorized)?;
+        let Credentials::Password(user, password) = Credentials::from_header(said) else {
+            return Err(LiveResponse::Unauthorized);
+        };
+        Ok(Authorization::Asks((station, mount), [user, password]))
     }
 
     fn check_password(
@@ -73,7 +149,7 @@ impl MountClaim {
         mount: &Mount,
         control: &Control,
     ) -> Result<(), LiveResponse> {
-        let Some(password) = &mount.password else {
+        if mount.password.is_none() {
             // A page whose own name resolves to this machine (DNS rebinding) sends no `Origin`. If
             // there is a password, the page does not know it.
             if is_our_host(self.host.as_deref(), &control.config().http.names) {
@@ -81,21 +157,27 @@ impl MountClaim {
             }
             count(&control.counters.http_wrong_host);
             return Err(LiveResponse::Misdirected);
-        };
-        // libshout first sends a request without credentials, to learn the scheme.
-        let Some(said) = &self.authorization else { return Err(LiveResponse::Unauthorized) };
-        let right = match Credentials::from_header(said) {
-            Credentials::Password(user, said) => {
+        }
+        if self.authorization.is_none() {
+            return Err(LiveResponse::Unauthorized);
+        }
+        match control.record_login_attempt(from, self.has_password_of(mount)) {
+            Ok(()) => Ok(()),
+            Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
+            Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
+        }
+    }
+
+    /// Whether the client has the password of a mount that has one.
+    fn has_password_of(&self, mount: &Mount) -> bool {
+        let said = self.authorization.as_deref().map(Credentials::from_header);
+        match (&mount.password, said) {
+            (Some(password), Some(Credentials::Password(user, said))) => {
                 // Some programs set titles as Icecast's administrator.
                 let is_user = user == mount.user || (self.is_title && user == "admin");
                 password.matches(&SecretDigest::new(&said)) & is_user
             }
             _ => false,
-        };
-        match control.record_login_attempt(from, right) {
-            Ok(()) => Ok(()),
-            Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
-            Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
         }
     }
 }

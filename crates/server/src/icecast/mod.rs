@@ -33,6 +33,7 @@ use crate::tcp::{
     keep_alive,
 };
 use crate::tls;
+use crate::url_auth::UrlAuthorizer;
 use authorize::RefusalLog;
 
 /// Maximum number of connections without a complete request, on all ports; clients on air are not
@@ -54,6 +55,7 @@ struct PortContext {
     door: watch::Receiver<ListenPolicy>,
     slots: ConnectionSlots,
     refusals: Arc<RefusalLog>,
+    programs: Arc<UrlAuthorizer>,
 }
 
 /// A port that is open, or will be.
@@ -74,7 +76,8 @@ pub(crate) async fn serve(
     door: watch::Receiver<ListenPolicy>,
 ) {
     let slots = ConnectionSlots::new(MAX_SOURCE_CLIENTS);
-    let context = PortContext { control, sink, door, slots, refusals: Arc::default() };
+    let (refusals, programs) = Default::default();
+    let context = PortContext { control, sink, door, slots, refusals, programs };
     let mut ports: Vec<MountPort> = Vec::new();
     let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -173,7 +176,7 @@ async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) 
         let (context, mount) = (context.clone(), address.clone());
         tokio::spawn(async move {
             let AcceptedConnection { socket, address, policy: door, slot } = accepted;
-            let PortContext { control, sink, refusals, .. } = &context;
+            let PortContext { control, sink, .. } = &context;
             let served = async {
                 if keep_alive(&socket.0).is_err() {
                     return;
@@ -181,7 +184,8 @@ async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) 
                 match tls::open(socket, address, &door, PEER_START).await {
                     Ok(stream) => {
                         count_handshake(control, &stream);
-                        source_client::serve(stream, &mount, control, &**sink, refusals).await;
+                        let asked = (&*context.programs, &*context.refusals);
+                        source_client::serve(stream, &mount, control, &**sink, asked).await;
                     }
                     Err(tls::RefusalReason::Silent) => {
                         count(&control.counters.djs_cut_without_request);

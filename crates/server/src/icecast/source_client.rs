@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::tls::{self, ClientStream};
+use crate::url_auth::UrlAuthorizer;
 
 use super::authorize::{MountClaim, RefusalLog};
 use super::mount_status;
@@ -34,6 +35,7 @@ struct MountAccess<'a> {
     address: &'a Endpoint,
     control: &'a Control,
     sink: &'a dyn ListenSink,
+    programs: &'a UrlAuthorizer,
     claim: MountClaim,
     /// The station and its mount, once the client is authorized.
     place: Option<(String, Mount)>,
@@ -42,14 +44,15 @@ struct MountAccess<'a> {
 
 impl MountAccess<'_> {
     /// Answers what the handshake asks; other outputs are returned.
-    fn answer(
+    async fn answer(
         &mut self,
         output: HandshakeOutput,
     ) -> ControlFlow<HandshakeOutput, HandshakeInput<'static>> {
         ControlFlow::Continue(match (output, &self.place) {
             (HandshakeOutput::Authorize { mount, is_title, password, authorization, host }, _) => {
                 self.claim = MountClaim { mount, is_title, password, authorization, host };
-                let found = self.claim.authorize(self.from, self.address, self.control);
+                let Self { from, address, control, programs, .. } = *self;
+                let found = self.claim.authorize(from, address, control, programs).await;
                 HandshakeInput::Authorized(found.map(|found| self.place = Some(found)))
             }
             (HandshakeOutput::Acquire { name, content_type, agent }, Some((station, mount))) => {
@@ -73,16 +76,17 @@ pub(super) async fn serve(
     address: &Endpoint,
     control: &Control,
     sink: &dyn ListenSink,
-    refusals: &RefusalLog,
+    (programs, refusals): (&UrlAuthorizer, &RefusalLog),
 ) {
     let mut handshake = SourceHandshake::new(SystemClock::now());
     let (from, is_tls) = (stream.peer_ip(), stream.is_tls());
     let (claim, place, permit) = (MountClaim::default(), None, None);
-    let mut access = MountAccess { from, is_tls, address, control, sink, claim, place, permit };
+    let mut access =
+        MountAccess { from, is_tls, address, control, sink, programs, claim, place, permit };
     let mut piece = [0; 1_024];
     loop {
         while let Some(output) = handshake.poll_output() {
-            match access.answer(output) {
+            match access.answer(output).await {
                 ControlFlow::Continue(input) => handshake.handle_input(input),
                 ControlFlow::Break(HandshakeOutput::Send(bytes)) => {
                     match timeout(REQUEST_TIMEOUT, send(&mut stream, bytes)).await {

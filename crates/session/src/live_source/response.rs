@@ -34,6 +34,8 @@ pub enum LiveResponse {
     UnsupportedType,
     /// Too many wrong passwords from this address.
     TooManyAttempts,
+    /// The program that decides about source clients cannot be asked.
+    CannotAsk,
 }
 
 impl LiveResponse {
@@ -113,6 +115,11 @@ impl LiveResponse {
                 "",
                 "unsupported format; send MP3, AAC (ADTS), FLAC, WAVE, or Ogg with Opus, Vorbis \
                  or FLAC\n",
+            ),
+            Self::CannotAsk => (
+                "503 Service Unavailable",
+                "",
+                "permission to use the mount cannot be checked now\n",
             ),
             Self::TooManyAttempts => {
                 ("429 Too Many Requests", "", "too many wrong passwords; try again in a minute\n")

@@ -14,13 +14,15 @@ pub const OPEN_MOUNT_HINT: &str =
 
 /// Reports invalid mounts.
 pub(crate) fn check(config: &Config, all: &[StationSettings], problems: &Problems) {
+    let has_program = config.http.stream_auth.is_some();
     let mut seen: HashMap<(Endpoint, String), String> = HashMap::new();
     for (config, station) in config.station.iter().zip(all) {
         for entry in &config.sources {
             let mut sources = station.sources.iter();
             let source = sources.find(|source| source.uri == entry.uri.value);
             let Some(mount) = source.and_then(|source| source.config.mount()) else { continue };
-            if mount.is_open_to_network() && entry.password.is_none() {
+            let is_open = entry.password.is_none() && !has_program;
+            if mount.is_open_to_network() && is_open {
                 let message =
                     format!("the mount at {} accepts any client of the network", mount.address);
                 let hint = format!("{MOUNT_SECRET_HINT}; {OPEN_MOUNT_HINT}");
