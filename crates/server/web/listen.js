@@ -7,7 +7,11 @@ import { link, stations, trouble } from "./store.js";
 /** The name of the station that is listened to, or null. */
 export const listening = signal(null);
 const player = document.getElementById("player");
-const address = name => `listen/${encodeURIComponent(name)}`;
+const address = name => {
+  const mount = stations.value.find(one => one.name === name)?.mount;
+  // Relative, because a proxy may have put the page elsewhere.
+  return mount ? mount.path.slice(1) : `listen/${encodeURIComponent(name)}`;
+};
 
 // A browser that seeks ahead of a live stream would wait until the stream arrives there.
 player.addEventListener("seeking", () => {

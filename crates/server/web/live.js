@@ -75,6 +75,13 @@ function Volumes({ clients }) {
   return html`<ul class="volumes" aria-label="Volumes">${clients.map(client => html`<li key=${client.id}><span class="who">${names.get(client.id)}</span><${Volume} client=${client} name=${names.get(client.id)}/></li>`)}</ul>`;
 }
 
+/** Who receives a station; a mount has no clients. */
+function audience({ mount, listeners }, clients) {
+  const web = count(listeners, "web listener");
+  if (mount) return web;
+  return count(clients, "client") + (listeners ? `, ${web}` : "");
+}
+
 function Card({ station }) {
   const { rank, text } = stationCondition(station), replaced = replacedSource(station);
   const clients = station.clients.filter(client => client.connected);
@@ -83,14 +90,14 @@ function Card({ station }) {
     <header><h2><a href=${stationLink(station.name)}>${station.name}</a></h2>
       ${recording(station) ? html`<span class="state recording"><span class="dot" aria-hidden="true"></span><abbr title="Recording">REC</abbr></span>` : ""}
       <span class=${"state " + rankName(rank)}><span class="dot" aria-hidden="true"></span>${text}</span>
-      <${ListenButton} station=${station.name} isSmall/><${SyncButton} station=${station.name} isSmall/></header>
+      <${ListenButton} station=${station.name} isSmall/>${station.mount ? "" : html`<${SyncButton} station=${station.name} isSmall/>`}</header>
     <${NowPlaying} station=${station}/>
     ${clients.length > 0 && clients.length <= FEW_CLIENTS ? html`<${Volumes} clients=${clients}/>` : ""}
     <${Meter} station=${station}/>
     <${Figures} station=${station}/>
     <${SourceChips} station=${station}/>
-    <p class="foot dim"><span>${count(clients.length, "client")}${station.listeners ? `, ${count(station.listeners, "web listener")}` : ""}</span>
-      <span title=${`latency ${total} ms`}>${station.codec} ${station.spec}</span>${replaced ? html`<span class="replaced">in place of ${replaced.name}</span>` : ""}</p>
+    <p class="foot dim"><span>${audience(station, clients.length)}</span>
+      <span title=${`latency ${total} ms`}>${station.mount ? `mount ${station.mount.codec}` : station.codec} ${station.spec}</span>${replaced ? html`<span class="replaced">in place of ${replaced.name}</span>` : ""}</p>
   </article>`;
 }
 

@@ -149,7 +149,7 @@ function Group({ group, groups, names }) {
       onDragEnter=${event => { if (isOurs(event)) setOver(count => count + 1); }} onDragLeave=${event => { if (isOurs(event)) setOver(count => Math.max(0, count - 1)); }}>
     <header><h2>${group.name}</h2>
       <label class="field">Station ${may("Group.SetStream")
-        ? html`<select value=${group.station} onChange=${event => act("Group.SetStream", { id: group.id, stream_id: event.target.value })}>${stations.value.map(one => html`<option key=${one.name} value=${one.name} selected=${one.name === group.station}>${one.name}</option>`)}</select>`
+        ? html`<select value=${group.station} onChange=${event => act("Group.SetStream", { id: group.id, stream_id: event.target.value })}>${stations.value.filter(one => !one.mount).map(one => html`<option key=${one.name} value=${one.name} selected=${one.name === group.station}>${one.name}</option>`)}</select>`
         : html`<strong>${group.station}</strong>`}<span class="visually-hidden"> of ${group.name}</span></label>
       ${may("Group.SetMute") && (group.clients.length > 1 || group.muted) ? html`<button type="button" aria-pressed=${group.muted} onClick=${() => act("Group.SetMute", { id: group.id, mute: !group.muted })}>Mute group<span class="visually-hidden"> ${group.name}</span></button>` : group.muted ? html`<span class="dim">muted</span>` : ""}</header>
     <ul class="rows">${group.clients.map(client => html`<${ClientRow} key=${client.id} client=${client} name=${names.get(client.id)} group=${group} groups=${groups}/>`)}</ul>

@@ -46,6 +46,14 @@ function playlistText({ files, current, next: [next], skipped, last_skipped: las
   return `${now}${follows}; ${count(files, "file")}.${last ? ` ${count(skipped, "file")} skipped, the last one ${fileName(last.file)}: ${last.reason}.` : ""}`;
 }
 
+/** Whether the frames of a source of a mount go to its listeners as they came. */
+function passText({ name, pass }, { active, mount }) {
+  if (pass?.passed) return "passed as it comes";
+  const why = pass?.reason ?? "it has no encoded frames";
+  if (active !== name) return pass ? "" : "would be encoded";
+  return mount.encoder ? `encoded (${mount.encoder}): ${why}` : `not sent: ${why}`;
+}
+
 function Sources({ station }) {
   const measured = usePolled("Aulos.GetLoudness", station.name, true)?.sources ?? [];
   const { preferred } = station.switch, select = may("Aulos.SetSource");
@@ -60,7 +68,7 @@ function Sources({ station }) {
       return html`<li key=${source.name} class=${"source " + kind}>
         <span class="dot" aria-hidden="true"></span>
         <div class="about"><strong>${source.name}</strong> <span class="what">${text}</span>${chosen ? html` <span class="dim">selected</span>` : ""}${source.name === station.switch.scheduled ? html` <span class="dim">scheduled</span>` : ""}
-          <p class="path dim">${source.uri}</p>${dj ? html`<p>${dj}</p>` : ""}${source.playlist ? html`<p class="dim">${playlistText(source.playlist)}</p>` : ""}</div>
+          <p class="path dim">${source.uri}</p>${dj ? html`<p>${dj}</p>` : ""}${source.playlist ? html`<p class="dim">${playlistText(source.playlist)}</p>` : ""}${station.mount ? html`<p class="dim">${passText(source, station)}</p>` : ""}</div>
         <span class="number dim">${m === null || m === undefined ? "" : html`<span>M ${lufs(m)}</span>`}${i === null || i === undefined ? "" : html`<span>I ${lufs(i)}</span>`}</span>
         ${source.playlist?.current && may("Aulos.SkipTrack") ? html`<button type="button" onClick=${() => act("Aulos.SkipTrack", { station: station.name, source: source.name })}>Next file<span class="visually-hidden"> of ${source.name}</span></button>` : ""}
         ${select && station.sources.length > 1 ? html`<button type="button" aria-pressed=${chosen} onClick=${() => set(chosen ? null : source.name)}>Play<span class="visually-hidden"> ${source.name}</span></button>` : ""}
@@ -163,15 +171,15 @@ export function Station({ name }) {
   const { input, look_ahead: lookAhead, client, total } = station.latency_ms;
   const parts = [[input, "input"], [lookAhead, "look-ahead"], [client, "clients"]].filter(([ms]) => ms > 0).map(([ms, what]) => `${what} ${ms}`);
   return html`<div class="heading"><h1>${name}</h1>
-      <span class=${"state " + (lost ? "lost" : rankName(rank))}><span class="dot" aria-hidden="true"></span>${lost ? "Connection lost" : text}</span><${ListenButton} station=${name}/><${SyncButton} station=${name}/></div>
+      <span class=${"state " + (lost ? "lost" : rankName(rank))}><span class="dot" aria-hidden="true"></span>${lost ? "Connection lost" : text}</span><${ListenButton} station=${name}/>${station.mount ? "" : html`<${SyncButton} station=${name}/>`}</div>
     ${problems.length > 0 && !lost ? html`<div class="problems" role="status"><ul>${problems.map(problem => html`<li key=${problem.text}>${problem.text}</li>`)}</ul></div>` : ""}
     <${NowPlaying} station=${station}/>
     <${Metered} label=${"Meters of " + name}><section class="card" aria-label="Meters"><${Meter} station=${station}/><${MeterLegend}/><${Figures} station=${station}/>
-      <p class="foot dim"><span title=${`latency: ${parts.join(" + ")} ms`}>${station.codec} ${station.spec}, buffer ${station.buffer_ms} ms, latency ${total} ms${station.listeners ? `, ${count(station.listeners, "web listener")}` : ""}</span>
+      <p class="foot dim"><span title=${`latency: ${parts.join(" + ")} ms`}>${station.mount ? `mount ${station.mount.path}, ${station.mount.codec}` : station.codec} ${station.spec}, ${station.mount ? "" : `buffer ${station.buffer_ms} ms, `}latency ${total} ms${station.listeners ? `, ${count(station.listeners, "web listener")}` : ""}</span>
         ${may("Aulos.ResetLoudness") ? html`<button type="button" onClick=${() => act("Aulos.ResetLoudness", { station: name })}>Reset<span class="visually-hidden"> the loudness of ${name}</span></button>` : ""}</p></section></${Metered}>
     <${History} station=${station}/>
-    <div class="columns"><${Sources} station=${station}/><${Processing} station=${station}/>
+    <div class="columns"><${Sources} station=${station}/>${station.mount ? "" : html`<${Processing} station=${station}/>`}
       ${station.recorders.length > 0 ? html`<section class="card" aria-labelledby="recorders"><header><h2 id="recorders">Recorders</h2></header>
         <ul class="rows">${station.recorders.map(recorder => html`<${Recorder} key=${recorder.name} station=${name} recorder=${recorder}/>`)}</ul></section>` : ""}
-      <${Announcements} station=${station}/><${Outputs} station=${station}/></div>`;
+      ${station.mount ? "" : html`<${Announcements} station=${station}/>`}<${Outputs} station=${station}/></div>`;
 }

@@ -1,6 +1,6 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
-use aulos_config::StationSettings;
+use aulos_config::{MountSettings, StationSettings};
 use aulos_core::{SampleSpec, Span};
 use aulos_engine::encode::CodecConfig;
 use aulos_io::encoder::encoder_name;
@@ -25,6 +25,7 @@ use crate::stations::schedule::json::schedule_json;
 use crate::stations::sources::{djs, of_source, playlist, radio, rtp, srt};
 use crate::stations::view::StationView;
 use crate::stations::{fallback, pushes};
+use crate::views::icecast::mount_of;
 
 /// Controllers check this before they use newer methods; our own version is in `name`.
 const SNAPSERVER_VERSION: &str = "0.34.0";
@@ -279,6 +280,7 @@ fn station<'a>(
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
         "listeners": listeners,
+        "mount": station.mount.as_ref().map(|mount| mount_json(station, mount)),
         "pushes": pushes,
         "rtp": sent,
         "publication": status.publication.as_ref().map(publication_json),
@@ -291,6 +293,17 @@ fn station<'a>(
         head[codec.codec().name()] = json!(codec_json(*codec, station.spec));
     }
     StationJson { head, clients }
+}
+
+/// How a mount is sent; `codec` and `encoder` of its station are none that anything receives.
+fn mount_json(station: &StationSettings, mount: &MountSettings) -> Value {
+    json!({
+        "path": mount_of(station),
+        "codec": mount.format.codec.name(),
+        "encoder": mount.encoder.map(|encoder| encoder.to_string()),
+        "max_listeners": mount.max_listeners,
+        "hidden": mount.hidden,
+    })
 }
 
 /// The stream of a station in a codec that is not for its clients; `None` where the codec does not
