@@ -1,17 +1,21 @@
-//! Two hundred clients need no further thread and no growing memory, and lose no frame.
+//! Two hundred clients need no further thread and no growing memory, and lose no frame; and many
+//! listeners of a mount.
 
 use std::time::Duration;
 
 use aulos_blackbox::client::ListenerClient;
 use aulos_blackbox::load::{LoadPhase, LoadTest};
+use aulos_blackbox::peer::find_or_skip;
 use aulos_blackbox::process_usage::{ProcessUsage, read};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::stream_load::StreamLoad;
 use serde_json::{Value, json};
 
 use crate::hostile::counter;
+use crate::mounts::{on_air, tone_file};
 use crate::rpc::Rpc;
-use crate::{long_or_short, quiet_turn, turn, wait_for};
+use crate::{long_or_short, quiet_turn, soak, text, turn, wait_for};
 
 #[test]
 fn two_hundred_clients_receive_everything() {
@@ -116,4 +120,55 @@ fn hear(codec: &str) {
         end.threads
     );
     assert!(grown < 1 << 20, "grown by {grown} bytes");
+}
+
+/// Ten thousand in the soak: none is cut, and the memory for each is bounded.
+#[test]
+fn every_listener_of_a_mount_gets_the_whole_stream() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    let listeners = if soak() { 10_000 } else { 300 };
+    let scratch = ScratchDir::new("mount-crowd").unwrap();
+    let file = tone_file(&ffmpeg, &scratch, 440, "-c:a libmp3lame -b:a 128k");
+    let config = format!(
+        "[limits]\nsessions_per_address = 100000\nconnections_per_second = 100000\n\
+         [[mount]]\nname = \"live.mp3\"\nsources = [\"file://{}?loop=true\"]\n",
+        text(&file)
+    );
+    let server = AulosServer::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    wait_for("frames that are passed", Duration::from_secs(30), || on_air(&mut rpc).1);
+    // The burst is complete by then.
+    std::thread::sleep(Duration::from_secs(5));
+    let id = server.id();
+    let alone = read(id).unwrap();
+    let (mut begin, mut end) = (ProcessUsage::default(), ProcessUsage::default());
+    let load = StreamLoad {
+        server: server.http,
+        path: "/live.mp3",
+        listeners,
+        bytes_per_second: 16_000,
+        settle: Duration::from_secs(3),
+        listen: long_or_short(3_600, 5),
+    };
+    let report = load
+        .run(|mark| {
+            *(if mark == LoadPhase::Begin { &mut begin } else { &mut end }) = read(id).unwrap();
+        })
+        .unwrap();
+    server.stop().unwrap();
+    let seconds = report.elapsed.as_secs_f64();
+    let grown = end.resident.saturating_sub(alone.resident) / listeners as u64;
+    println!(
+        "{listeners} listeners for {seconds:.0} s: {:.1} % of a core, {} kB resident, {grown} bytes \
+         for each, {} threads; {report:?}",
+        (end.cpu - begin.cpu).as_secs_f64() / seconds * 100.0,
+        end.resident >> 10,
+        end.threads
+    );
+    assert_eq!(report.cut, 0, "{report:?}");
+    // Pieces are under way at both ends.
+    assert!(report.least as f64 > 8_000.0 * seconds, "{report:?}");
+    assert_eq!(alone.threads, end.threads, "threads");
+    assert!(grown < 4_096 + (2 << 20) / listeners as u64, "{grown} bytes for each");
 }

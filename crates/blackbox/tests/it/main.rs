@@ -4,7 +4,7 @@
 //! other ([`shared_turn`], [`quiet_turn`], [`timed_turn`]). One that measures microseconds, loads
 //! the machine or needs one of its ports has the machine alone ([`turn`]).
 //!
-//! `AULOS_SOAK=1` (`make soak`) runs the long forms.
+//! `AULOS_SOAK=1` (`make soak`) runs the long forms, and `AULOS_SOAK_SECONDS` limits each of them.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -46,6 +46,7 @@ mod markers;
 mod mdns;
 mod metrics;
 mod mount_admin;
+mod mount_sources;
 mod mounts;
 mod mp3;
 mod mpd;
@@ -107,7 +108,8 @@ fn soak() -> bool {
 
 /// The duration of the long or of the short form.
 fn long_or_short(long: u64, short: u64) -> Duration {
-    Duration::from_secs(if soak() { long } else { short })
+    let most = std::env::var("AULOS_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(if soak() { long.min(most.unwrap_or(u64::MAX)) } else { short })
 }
 
 /// Waits until a condition is true.

@@ -12,7 +12,9 @@ use aulos_blackbox::server::AulosServer;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::mounts::{MountListener, on_air, send, tone_file, two_sources};
+use crate::mounts::{
+    MountListener, check_frames, complaints, on_air, send, tone_file, two_sources,
+};
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
 use crate::{shared_turn, wait_for};
@@ -242,5 +244,105 @@ fn a_reload_turns_a_station_into_a_mount_and_back() {
     reload(&server, &scratch, &station);
     has("/listen/x", "HTTP/1.1 200");
     has("/x", "HTTP/1.1 404");
+    server.stop().unwrap();
+}
+
+#[test]
+fn listeners_move_to_another_mount_of_the_same_format() {
+    let name = "mount_admin::listeners_move_to_another_mount_of_the_same_format";
+    retry_after_stall(name, || {
+        let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+        let Some(mpg123) = find_or_skip("mpg123") else { return };
+        let _turn = shared_turn();
+        let scratch = ScratchDir::new("mount-move").unwrap();
+        let files = [
+            tone_file(&ffmpeg, &scratch, 440, "-c:a libmp3lame -q:a 3"),
+            tone_file(&ffmpeg, &scratch, 660, "-c:a libmp3lame -q:a 3"),
+        ];
+        let mount = |name: &str, file: usize| {
+            let file = files[file].display();
+            format!("[[mount]]\nname = \"{name}\"\nsources = [\"file://{file}?loop=true\"]\n")
+        };
+        let config = format!(
+            "{ADMIN_USER}[[station]]\nname = \"default\"\nsources = [\"tone://\"]\n{}\
+             station = \"default\"\n{}{}",
+            mount("a.mp3", 0),
+            mount("b.mp3", 1),
+            mount("c.aac", 1),
+        );
+        let server = AulosServer::start(&scratch, &config).unwrap();
+        let admin = |path: &str| ask(server.http, &format!("GET /admin/{path}"), ADMIN);
+        let (mut listener, _) = MountListener::connect(server.http, "/a.mp3", "");
+        listener.read_for(Duration::from_secs(3));
+        let refused = admin("moveclients?mount=/a.mp3&destination=/c.aac");
+        assert_eq!(element(&refused, "return"), Some("0"), "{refused}");
+        assert!(admin("moveclients?mount=/a.mp3&destination=/x").starts_with("HTTP/1.1 404"));
+        let moved = admin("moveclients?mount=/a.mp3&destination=/b.mp3");
+        assert_eq!(element(&moved, "return"), Some("1"), "{moved}");
+        assert_eq!(element(&moved, "message"), Some("Clients moved from /a.mp3 to /b.mp3"));
+        let count = |mount: &str| {
+            let clients = admin(&format!("listclients?mount={mount}"));
+            element(&clients, "Listeners").unwrap().parse::<usize>().unwrap()
+        };
+        assert_eq!([count("/a.mp3"), count("/b.mp3")], [0, 1]);
+        listener.read_for(Duration::from_secs(4));
+        check_frames(&listener.bytes, &files, [80, 80, 0]);
+        assert_eq!(complaints(&ffmpeg, &mpg123, &listener.bytes, &scratch), "");
+        // Its fallbacks are its sources.
+        for (fallback, is_there) in [("/listen/default", "1"), ("/b.mp3", "0"), ("/x", "0")] {
+            let answer = admin(&format!("fallbacks?mount=/a.mp3&fallback={fallback}"));
+            assert_eq!(element(&answer, "return"), Some(is_there), "{answer}");
+        }
+        server.stop().unwrap();
+    });
+}
+
+#[test]
+fn a_source_client_without_the_password_of_its_mount_is_asked_about() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("stream-auth").unwrap();
+    let (program, forms) = deciding_program();
+    let port = free_port().unwrap();
+    let config = format!(
+        "[http]\nstream_auth = \"http://{program}/\"\n[[mount]]\nname = \"live.mp3\"\nsources = [\
+         {{ uri = \"icecast://0.0.0.0:{port}/own\", password = \"secret\" }},\
+         {{ name = \"other\", uri = \"icecast://0.0.0.0:{port}/other\" }}]\n"
+    );
+    let server = AulosServer::start(&scratch, &config).unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    wait_for("the port of source clients", PATIENCE, || TcpStream::connect(address).is_ok());
+    // `echo -n source:secret | base64`, and the same of `dj:tok=good` and `dj:tok=bad`.
+    let [own, good, bad] = ["c291cmNlOnNlY3JldA==", "ZGo6dG9rPWdvb2Q=", "ZGo6dG9rPWJhZA=="]
+        .map(|login| format!("Authorization: Basic {login}\r\n"));
+    let answer = |path: &str, login: &str| {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!(
+            "PUT {path} HTTP/1.1\r\nHost: localhost:{port}\r\n{login}Content-Type: audio/mpeg\r\n\r\n"
+        );
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut piece = [0; 12];
+        socket.read_exact(&mut piece).unwrap();
+        String::from_utf8_lossy(&piece[9..]).into_owned()
+    };
+    // The own password is enough; whoever says nothing learns the scheme first.
+    assert_eq!(answer("/own", &own), "200");
+    assert_eq!(answer("/other", ""), "401");
+    assert!(forms.try_recv().is_err(), "nothing has been asked so far");
+    assert_eq!(answer("/other", &bad), "401");
+    let expected = format!(
+        "action=stream_auth&mount=/other&ip=127.0.0.1&server=localhost&port={port}&user=dj&\
+         pass=tok%3Dbad"
+    );
+    assert_eq!(forms.recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(answer("/other", &good), "200");
+    assert!(forms.recv_timeout(PATIENCE).unwrap().ends_with("&user=dj&pass=tok%3Dgood"));
+    let title = ask(address, "GET /admin/metadata?mount=/other&mode=updinfo&song=a", &good);
+    assert!(title.starts_with("HTTP/1.1 200") || title.starts_with("HTTP/1.1 404"), "{title}");
+    assert!(forms.recv_timeout(PATIENCE).unwrap().ends_with("&admin=1"));
+    // Without the program only passwords count.
+    drop(forms);
+    wait_for("the end of the program", PATIENCE, || answer("/other", &good) == "503");
+    assert_eq!(answer("/own", &own), "200");
     server.stop().unwrap();
 }

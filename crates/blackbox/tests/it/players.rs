@@ -26,6 +26,33 @@ pub(crate) fn as_nobody(program: &Path) -> Command {
     command
 }
 
+/// What VLC plays of a stream in so many seconds, as a WAVE file, and what it says.
+pub(crate) fn vlc_plays(
+    vlc: &Path,
+    url: &str,
+    seconds: u32,
+    scratch: &ScratchDir,
+) -> (Vec<u8>, String) {
+    // A folder that nobody may write to; the server's is private.
+    let name = scratch.path().file_name().unwrap().to_string_lossy();
+    let folder = std::env::temp_dir().join(format!("vlc-{name}"));
+    std::fs::create_dir(&folder).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&folder, mode).unwrap();
+    let file = folder.join("heard.wav");
+    let mut command = as_nobody(vlc);
+    command.env("HOME", &folder).args(["-I", "dummy", "--aout=afile"]);
+    command.arg(format!("--run-time={seconds}"));
+    command.arg(format!("--audiofile-file={}", file.display())).arg(url).arg("vlc://quit");
+    let logs = [scratch.join("vlc.out"), scratch.join("vlc.err")];
+    let mut player = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
+    wait_for("the end", PATIENCE, || player.ended().unwrap().is_some());
+    let heard = std::fs::read(&file).unwrap_or_default();
+    let said = std::fs::read_to_string(&logs[1]).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    (heard, said)
+}
+
 /// VLC stops by its position: with the station's own, it played nothing at all.
 #[test]
 fn vlc_plays_the_time_that_it_is_told_to() {
@@ -34,24 +61,10 @@ fn vlc_plays_the_time_that_it_is_told_to() {
     let scratch = ScratchDir::new("vlc").unwrap();
     let server = AulosServer::start(&scratch, TONE).unwrap();
     std::thread::sleep(Duration::from_secs(5));
-    // A folder that nobody may write to; the server's is private.
-    let folder = std::env::temp_dir().join(format!("aulos-vlc-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(&folder, mode).unwrap();
-    let file = folder.join("heard.wav");
-    let mut command = as_nobody(&vlc);
-    command.env("HOME", &folder).args(["-I", "dummy", "--run-time=3", "--aout=afile"]);
-    command.arg(format!("--audiofile-file={}", file.display()));
-    command.arg(format!("http://{}/listen/default.flac", server.http)).arg("vlc://quit");
-    let logs = [scratch.join("vlc.out"), scratch.join("vlc.err")];
-    let mut player = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
-    wait_for("the end", PATIENCE, || player.ended().unwrap().is_some());
-    let length = std::fs::metadata(&file).map_or(0, |file| file.len());
-    let said = std::fs::read_to_string(&logs[1]).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    let url = format!("http://{}/listen/default.flac", server.http);
+    let (heard, said) = vlc_plays(&vlc, &url, 3, &scratch);
     // 48 kHz, 16 bits, stereo.
-    let seconds = length / 192_000;
+    let seconds = heard.len() / 192_000;
     assert!((2..=4).contains(&seconds), "{seconds} s of 3\n{said}");
     server.stop().unwrap();
 }
