@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Listener;
+use super::listener::Listener;
 use crate::http;
 
 /// Between two looks at a playlist: half the shortest segment that tests use.

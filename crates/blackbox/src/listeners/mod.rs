@@ -6,14 +6,17 @@
 
 mod frames;
 mod hls;
+mod listener;
 mod playout;
 mod stream;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use listener::{Listener, lock};
 
 pub use playout::{Heard, Playout};
 
@@ -108,35 +111,4 @@ impl Player {
             Self::Hls(_) => Duration::from_millis(100),
         }
     }
-}
-
-/// One listener's view.
-struct Listener {
-    server: SocketAddr,
-    path: &'static str,
-    begin: Instant,
-    end: Arc<AtomicBool>,
-    playout: Arc<Mutex<Playout>>,
-    kept: Option<Arc<Mutex<Vec<u8>>>>,
-}
-
-impl Listener {
-    fn is_over(&self) -> bool {
-        self.end.load(Ordering::Relaxed)
-    }
-
-    /// Notes something at the present time.
-    fn note(&self, what: impl FnOnce(&mut Playout, Duration)) {
-        what(&mut lock(&self.playout), self.begin.elapsed());
-    }
-
-    fn keep(&self, bytes: &[u8]) {
-        if let Some(kept) = &self.kept {
-            lock(kept).extend_from_slice(bytes);
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,8 +4,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::Listener;
 use super::frames::FrameCounter;
+use super::listener::Listener;
 
 /// Between two connections: players come back at once, but not in a loop.
 const PAUSE: Duration = Duration::from_millis(200);
