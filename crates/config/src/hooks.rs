@@ -61,6 +61,10 @@ pub enum HookEventKind {
     Sound,
     /// The true peak of the output exceeds the ceiling.
     OverCeiling,
+    /// The insert has failed or is late; the programme is played without it.
+    InsertBypassed,
+    /// The insert processes the programme again.
+    InsertRecovered,
     /// An entry of the schedule has begun.
     ScheduleBegan,
     /// An entry of the schedule has ended, or another one counts.
@@ -81,12 +85,14 @@ pub enum HookEventKind {
 
 impl HookEventKind {
     /// The values of a hook's `on` key.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Fallback,
         Self::Recovered,
         Self::Silence,
         Self::Sound,
         Self::OverCeiling,
+        Self::InsertBypassed,
+        Self::InsertRecovered,
         Self::ScheduleBegan,
         Self::ScheduleEnded,
         Self::Recorded,
@@ -105,6 +111,8 @@ impl HookEventKind {
             Self::Silence => "silence",
             Self::Sound => "sound",
             Self::OverCeiling => "over-ceiling",
+            Self::InsertBypassed => "insert-bypassed",
+            Self::InsertRecovered => "insert-recovered",
             Self::ScheduleBegan => "schedule-began",
             Self::ScheduleEnded => "schedule-ended",
             Self::Recorded => "recorded",

@@ -52,6 +52,7 @@ pub use settings::{
 pub use source::check::{OPEN_MOUNT_HINT, meta_loop};
 pub use source::{Mount, SourceConfig, TitleFifo, TitleFormat};
 pub use station::hls::HlsSettings;
+pub use station::insert::InsertSettings;
 pub use station::intro::{Intro, IntroChunk};
 pub use station::mount::{MountSettings, OWN_PATHS};
 pub use station::now_playing::{

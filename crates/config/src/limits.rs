@@ -36,6 +36,10 @@ pub const DATA_TIMEOUT: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_s
 pub const INPUT_BUFFER_MS: RangeInclusive<u32> = 0..=60_000;
 /// A longer fade would need more of both sources than is buffered.
 pub const CROSSFADE_MS: RangeInclusive<u32> = 0..=10_000;
+/// From two quanta of 10 ms, to what processors with long windows need.
+pub const INSERT_LATENCY: RangeInclusive<Span> = Span::from_millis(20)..=Span::from_secs(2);
+/// A second at the highest rate.
+pub const INSERT_DELAY: RangeInclusive<u32> = 0..=192_000;
 /// Up to an hour, which is as good as never.
 pub const FAILBACK_DELAY_S: RangeInclusive<u32> = 0..=3_600;
 /// An hour of each day of a week has 168; the control plane passes over all at each change.

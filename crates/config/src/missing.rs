@@ -12,6 +12,7 @@ use crate::model::{Config, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
 use crate::program::{ProgramState, find_program};
 use crate::source::{self, LocalPath};
+use crate::station::insert::parse_uri;
 use crate::station::now_playing::NowPlayingConfig;
 
 /// Adds a warning for everything that is missing.
@@ -47,6 +48,13 @@ impl Search<'_> {
                     self.path(path, entry.uri.at);
                 }
             }
+        }
+        // A wrong URI has been reported.
+        let insert = station.insert.as_ref().map(|insert| &insert.uri);
+        let program =
+            insert.and_then(|uri| parse_uri(uri, &Problems::default()).map(|it| (it.0, uri)));
+        if let Some((program, uri)) = program {
+            self.program(&program, uri.at);
         }
         if let Some(now_playing) = &station.now_playing {
             self.titles(now_playing);

@@ -25,6 +25,7 @@ use crate::security::{AccessConfig, LimitsConfig, TlsConfig, UserConfig};
 use crate::station::codec::CodecKey;
 use crate::station::hls::HlsConfig;
 use crate::station::icy::IcyConfig;
+use crate::station::insert::InsertConfig;
 use crate::station::logger::LoggerConfig;
 use crate::station::now_playing::NowPlayingConfig;
 use crate::station::push::PushConfig;
@@ -208,6 +209,8 @@ keys! {
         timezone: Option<ZoneConfig>, default_doc "that of the system";
         /// Silence detection.
         silence: SilenceConfig;
+        /// A program that processes the programme, before `equalizer` and `normalize`.
+        insert: Option<InsertConfig>, default_doc "none";
         /// Loudness normalization of the programme.
         normalize: Option<ConfigValue<NormalizeConfig>>, default_doc "off";
         /// Equalizer bands, in order of processing.

@@ -3,6 +3,7 @@
 
 mod hls;
 mod hooks;
+mod insert;
 mod keys;
 mod logger;
 mod machine;

@@ -3,7 +3,7 @@
 //! ```text
 //!  Source -> Input -+
 //!  Source -> Input -+-> Switch -> LoudnessProcessor -> AnnouncementMixer -> limiter -> Rendition
-//!   (LoudnessMeter)       (Station, one clock)    |                       |-> Overlay     (Encoder)
+//!   (LoudnessMeter)     (Insert)  (one clock)     |                       |-> Overlay     (Encoder)
 //!                                                 |-> StationTap -> SwappableSource        v
 //!                                                       (another station)       ring per reactor
 //!                                                                                          v
@@ -23,6 +23,7 @@ pub mod encode;
 pub mod fanout;
 pub mod generate;
 pub mod input;
+pub mod insert;
 pub mod loudness;
 pub mod loudness_processor;
 pub mod output_bus;

@@ -16,6 +16,8 @@
 //! longer, that much audio is heard twice; if it is shorter, that much is skipped. Starting with an
 //! empty look-ahead was rejected: that is three seconds of silence on air.
 
+mod real_frames;
+
 use std::collections::VecDeque;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, SampleRate, Span};
@@ -24,6 +26,8 @@ use aulos_dsp::normalize::{
     LookAhead, LoudnessStats, Normalizer, NormalizerError, NormalizerStats, Settings,
 };
 use aulos_dsp::{Crossfade, GainRamp, Limiter, mix_in};
+
+pub(crate) use real_frames::RealFrameHistory;
 
 /// Configuration of a station's normalizer.
 #[derive(Clone, Debug, PartialEq)]
@@ -411,48 +415,6 @@ fn min(one: Db, other: Db) -> Db {
     if other < one { other } else { one }
 }
 
-/// The number of real frames in each of the last quanta, which follows the audio's latency.
-#[derive(Debug)]
-struct RealFrameHistory {
-    quantum: usize,
-    /// Real frames of each quantum, a ring; the newest is before `next`.
-    real: Box<[usize]>,
-    next: usize,
-}
-
-impl RealFrameHistory {
-    fn new(rate: SampleRate, quantum: Frames) -> Self {
-        let longest = rate.frames(MAX_LATENCY).as_usize() / quantum.as_usize().max(1) + 2;
-        Self { quantum: quantum.as_usize(), real: vec![0; longest].into(), next: 0 }
-    }
-
-    fn push(&mut self, real: usize) {
-        self.real[self.next] = real;
-        self.next = (self.next + 1) % self.real.len();
-    }
-
-    /// Real frames of the quantum that comes out with a latency of `latency` frames: up to its last
-    /// real frame.
-    fn real(&self, latency: usize) -> usize {
-        let (ago, late) = (latency / self.quantum, latency % self.quantum);
-        let newer = self.ago(ago);
-        if newer > 0 {
-            return (late + newer).min(self.quantum);
-        }
-        // The part of the previous quantum that falls into this one.
-        self.ago(ago + 1).saturating_sub(self.quantum - late)
-    }
-
-    fn ago(&self, quanta: usize) -> usize {
-        let length = self.real.len();
-        self.real[(self.next + length - 1 - quanta.min(length - 1)) % length]
-    }
-
-    fn clear(&mut self) {
-        self.real.fill(0);
-    }
-}
-
 /// Duration of the cross-fades between chains, and into and out of the bypass.
 const FADE: Span = Span::from_millis(50);
 /// Audio that a new chain processes before it takes over: one short-term window.
@@ -460,38 +422,8 @@ const WARM_UP: Span = Span::from_secs(3);
 /// The windows of BS.1770 and Tech 3341.
 const MOMENTARY: Span = Span::from_millis(400);
 const SHORT_TERM: Span = Span::from_secs(3);
-/// Longer than any look-ahead.
-const MAX_LATENCY: Span = Span::from_millis(3_200);
 /// Commands that wait for the end of a fade; the station takes no further ones meanwhile.
 const MAX_DEFERRED: usize = 16;
 
 /// Chains and bands on the way to the station, in it and on the way back.
 pub(crate) const MAX_PARTS: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_end_is_delayed_like_the_sound_before_it() {
-        let mut trail = RealFrameHistory::new(SampleRate::HZ_48000, Frames(960));
-        // Two whole quanta, one that ends in its middle, silence.
-        let mut real_frames = |latency: usize| {
-            trail.clear();
-            let quanta = [960, 960, 500, 0, 0, 0, 0];
-            let mut out = Vec::new();
-            for real in quanta {
-                trail.push(real);
-                out.push(trail.real(latency));
-            }
-            out
-        };
-        assert_eq!(real_frames(0), [960, 960, 500, 0, 0, 0, 0]);
-        assert_eq!(real_frames(960), [0, 960, 960, 500, 0, 0, 0]);
-        assert_eq!(real_frames(240), [960, 960, 740, 0, 0, 0, 0]);
-        assert_eq!(real_frames(500), [960, 960, 960, 40, 0, 0, 0]);
-        assert_eq!(real_frames(1_000), [0, 960, 960, 540, 0, 0, 0]);
-        trail.clear();
-        assert_eq!(trail.real(144_000), 0);
-    }
-}

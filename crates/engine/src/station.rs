@@ -1,5 +1,5 @@
-//! One running stream: inputs -> switch -> normalizer -> announcements -> limiter -> meters ->
-//! encoder -> fan-out, on one clock.
+//! One running stream: inputs -> switch -> insert -> normalizer -> announcements -> limiter ->
+//! meters -> encoder -> fan-out, on one clock.
 //!
 //! The station's media time is the reference: it advances by exactly the frames that went out, and
 //! a chunk's timestamp is that count mapped by the timeline. A late source is padded with silence;
@@ -14,6 +14,7 @@ use aulos_rt::LatestPublisher;
 
 use crate::announce::{AnnouncementEnd, AnnouncementMixer, MixerReport};
 use crate::input::{FADE_RESERVE, Input};
+use crate::insert::Insert;
 use crate::loudness::LoudnessMeter;
 use crate::loudness_processor::LoudnessProcessor;
 use crate::output_bus::{BusOutput, OutputBus};
@@ -67,6 +68,8 @@ pub struct Station {
     part: Vec<f32>,
     level: LevelMeter,
     meter: LoudnessMeter,
+    /// Processes the programme first, with the help of another thread.
+    insert: Option<Box<Insert>>,
     loudness_processor: LoudnessProcessor,
     /// Media time of the last read of the normalizer's status.
     normalizer_read_at: MediaTime,
@@ -116,6 +119,7 @@ impl Station {
             block,
             level: LevelMeter::new(spec.rate, spec.layout.channels()),
             meter: LoudnessMeter::new(spec.rate, spec.layout, MeterHistory::Histogram),
+            insert: None,
             loudness_processor: LoudnessProcessor::new(spec.rate, spec.layout, config.quantum),
             normalizer_read_at: MediaTime::ZERO,
             announcement_mixer: AnnouncementMixer::new(spec.rate),
@@ -132,6 +136,11 @@ impl Station {
     pub fn set_last_resort(&mut self, sound: Input) {
         self.last_resort = Some(Box::new(sound));
         self.active = ActiveInput::LastResort;
+    }
+
+    /// Processes the programme with this insert; to be called before the first step.
+    pub fn set_insert(&mut self, insert: Insert) {
+        self.insert = Some(Box::new(insert));
     }
 
     /// Renders every chunk that is due at `now`.
@@ -291,14 +300,19 @@ impl Station {
     fn process(&mut self, now: Instant, real: usize) {
         let mut discard = |chain| self.port.reply(StationReply::Chain(chain));
         let (samples, processor) = (self.block.samples_mut(), &mut self.loudness_processor);
+        let real = match &mut self.insert {
+            Some(insert) => insert.process(samples, real),
+            None => real,
+        };
         let real = processor.process_programme(samples, real, &mut discard);
-        if !processor.is_transparent() {
+        if self.insert.is_some() || !processor.is_transparent() {
             self.altered = Some(PassThroughState::Processing);
         }
         if core::mem::take(&mut self.flush) {
             self.altered = Some(PassThroughState::Announcement);
             // The rest is faded out within this quantum, without a click.
             processor.flush(samples);
+            self.insert.iter_mut().for_each(|insert| insert.flush());
             self.inputs.iter_mut().for_each(|input| input.clear(now));
         }
         self.update_inputs(now, self.config.quantum);
@@ -511,6 +525,7 @@ impl Station {
         };
         self.status.level.update(&self.level, self.layout.channels());
         self.status.loudness = self.meter.loudness();
+        self.status.insert = self.insert.as_ref().map(|insert| insert.status());
         if self.next.since(self.normalizer_read_at) >= self.rate.frames(NORMALIZER_READ_INTERVAL) {
             self.normalizer_read_at = self.next;
             self.status.normalizer = self.loudness_processor.status();

@@ -4,6 +4,7 @@ use aulos_core::{Db, Instant, MediaTime, Ppm, SampleRate, Span, Timeline};
 use aulos_dsp::LevelMeter;
 use aulos_dsp::silence::SilenceVerdict;
 
+use crate::insert::InsertStatus;
 use crate::loudness::Loudness;
 use crate::loudness_processor::NormalizerStatus;
 use crate::ready_chunk::PassThroughState;
@@ -41,6 +42,8 @@ pub struct StationStatus {
     pub level: Levels,
     /// Loudness of the output, since the start or the last reset.
     pub loudness: Loudness,
+    /// Status of the insert; `None` without one.
+    pub insert: Option<InsertStatus>,
     /// Status of the normalizer, updated ten times a second; `None` without one.
     pub normalizer: Option<NormalizerStatus>,
     /// State of each input, in order of priority.
@@ -217,6 +220,7 @@ impl StationStatus {
                 rms: [Db::SILENCE; MAX_LEVELS],
             },
             loudness: Loudness::NONE,
+            insert: None,
             normalizer: None,
             inputs: [InputState::NEW; MAX_SOURCES],
             pass_through: PassThroughState::NoSource,

@@ -83,7 +83,8 @@ pub fn make_feeder(
     })
 }
 
-fn log_line(program: &Path, line: &str) {
+/// Logs a line of a program's standard error.
+pub(crate) fn log_line(program: &Path, line: &str) {
     tracing::info!(target: "source", program = %program.display(), "{line}");
 }
 

@@ -78,6 +78,7 @@ export function stationCondition(station) {
   for (const source of cannotOpen) {
     if (source !== replaced) add(ATTENTION, `source ${source.name} ${sourceCondition(source, station).text}`);
   }
+  if (station.insert?.state === "bypassed") add(ATTENTION, `insert bypassed: ${station.insert.reason}`);
   for (const recorder of station.recorders) {
     if (recorder.trouble) add(ATTENTION, `recorder ${recorder.name}: ${recorder.trouble}`);
     if (recorder.upload?.last_error) add(ATTENTION, `upload of recorder ${recorder.name}: ${recorder.upload.last_error}`);

@@ -8,7 +8,7 @@ const SEVERITIES = [["info", "All events"], ["warning", "Warnings and errors"], 
 const NAMES = { info: "Information", warning: "Warning", error: "Error" };
 const KINDS = {
   switch: "Source on air", source: "Sources", silence: "Silence", level: "Peaks", client: "Clients", listener: "Web listeners", login: "Logins",
-  recorder: "Recorders", output: "Outputs", relay: "Relays", configuration: "Configuration", schedule: "Schedule",
+  recorder: "Recorders", output: "Outputs", relay: "Relays", configuration: "Configuration", schedule: "Schedule", insert: "Insert",
 };
 const rank = severity => SEVERITIES.findIndex(([name]) => name === severity);
 /** A reader who is further down than this is reading: new events wait for a click. */

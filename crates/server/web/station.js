@@ -82,6 +82,13 @@ const NORMALIZER = [
   ["LRA in", "LU", now => tenth(now.input.loudness_range_lu)], ["LRA out", "LU", now => tenth(now.output.loudness_range_lu)],
 ];
 
+/** What the insert of a station does, or "". */
+function insertText(insert) {
+  if (!insert) return "";
+  const what = insert.state === "processing" ? `processes, latency ${(insert.latency_ms / 1000).toFixed(2)} s` : insert.state;
+  return `Insert ${insert.program}: ${what}${insert.reason ? ` (${insert.reason})` : ""}`;
+}
+
 function Processing({ station }) {
   const wish = station.normalize, last = useRef(true);
   // Switching on again brings back what was switched off here.
@@ -89,13 +96,15 @@ function Processing({ station }) {
   const now = usePolled("Aulos.GetNormalize", station.name, Boolean(wish))?.status ?? null;
   const bands = station.equalizer.map(band => `${band.type} ${band.hz} Hz${band.gain_db === undefined ? "" : ` ${band.gain_db > 0 ? "+" : ""}${number(band.gain_db)} dB`}`);
   const canSwitch = may("Aulos.SetNormalize");
-  if (!wish && bands.length === 0 && !canSwitch) return null;
+  const insert = insertText(station.insert);
+  if (!wish && bands.length === 0 && !canSwitch && !insert) return null;
   const text = wish && `Normalized to ${number(wish.target)} LUFS, ${wish.mode === "gain-only" ? "no limiter" : `at most ${number(wish.true_peak)} dBTP`}, mode ${wish.mode}${now ? `, latency ${(now.latency_ms / 1000).toFixed(2)} s` : ""}${now?.compare ? " \u2013 bypassed for comparison" : ""}`;
   return html`<section class="card" aria-labelledby="processing"><header><h2 id="processing">Loudness</h2>
       ${canSwitch ? html`<button type="button" aria-pressed=${Boolean(wish)} onClick=${() => act("Aulos.SetNormalize", { station: station.name, normalize: wish ? false : last.current })}>Normalize</button>` : ""}
       ${wish && may("Aulos.SetCompare") ? html`<button type="button" aria-pressed=${Boolean(now?.compare)} title="Bypass the normalizer, at matched loudness" onClick=${() => act("Aulos.SetCompare", { station: station.name, compare: !now?.compare })}>Compare</button>` : ""}</header>
     <p class="dim">${text || "The loudness of the sources is not changed."}</p>
     ${wish ? html`<div class="figures">${NORMALIZER.map(([label, unit, read]) => html`<dl key=${label}><dt>${label} <small>${unit}</small></dt><dd><b>${now ? read(now) : "\u2013"}</b></dd></dl>`)}</div>` : ""}
+    ${insert ? html`<p class=${station.insert.state === "bypassed" ? "warm" : "dim"}>${insert}</p>` : ""}
     ${bands.length > 0 ? html`<p class="dim">Equalizer: ${bands.join(", ")}</p>` : ""}</section>`;
 }
 
@@ -168,8 +177,8 @@ export function Station({ name }) {
   if (!status.value) return html`<h1>${name}</h1><p class="dim">${link.value === "connecting" ? "Connecting" : "No connection to the server"}</p>`;
   if (!station) return html`<h1>${name}</h1><p>There is no station of this name. <a href="#/">All stations</a></p>`;
   const { rank, text, problems } = stationCondition(station), lost = link.value !== "connected";
-  const { input, look_ahead: lookAhead, client, total } = station.latency_ms;
-  const parts = [[input, "input"], [lookAhead, "look-ahead"], [client, "clients"]].filter(([ms]) => ms > 0).map(([ms, what]) => `${what} ${ms}`);
+  const { input, insert, look_ahead: lookAhead, client, total } = station.latency_ms;
+  const parts = [[input, "input"], [insert, "insert"], [lookAhead, "look-ahead"], [client, "clients"]].filter(([ms]) => ms > 0).map(([ms, what]) => `${what} ${ms}`);
   return html`<div class="heading"><h1>${name}</h1>
       <span class=${"state " + (lost ? "lost" : rankName(rank))}><span class="dot" aria-hidden="true"></span>${lost ? "Connection lost" : text}</span><${ListenButton} station=${name}/>${station.mount ? "" : html`<${SyncButton} station=${name}/>`}</div>
     ${problems.length > 0 && !lost ? html`<div class="problems" role="status"><ul>${problems.map(problem => html`<li key=${problem.text}>${problem.text}</li>`)}</ul></div>` : ""}

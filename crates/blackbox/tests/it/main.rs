@@ -37,6 +37,7 @@ mod hls;
 mod hls_source;
 mod hostile;
 mod idle_stations;
+mod insert;
 mod integrations;
 mod log;
 mod logger;

@@ -4,6 +4,7 @@ pub(crate) mod codec;
 pub(crate) mod fallback;
 pub(crate) mod hls;
 pub(crate) mod icy;
+pub(crate) mod insert;
 pub(crate) mod intro;
 pub(crate) mod logger;
 pub(crate) mod mount;
@@ -37,6 +38,7 @@ use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::source::{self, SourceConfig};
 use crate::station::codec::check_library;
 use crate::station::hls::HlsSettings;
+use crate::station::insert::InsertSettings;
 use crate::station::mount::MountSettings;
 use crate::station::now_playing::NowPlayingSettings;
 use crate::station::push::PushSettings;
@@ -72,6 +74,8 @@ pub struct StationSettings {
     pub schedule: Option<ScheduleSettings>,
     /// Silence detection.
     pub silence: SilenceConfig,
+    /// A program that processes the programme first.
+    pub insert: Option<InsertSettings>,
     /// Normalizer and equalizer.
     pub sound: ProcessingSettings,
     /// What plays when no source has sound; none is silence.
@@ -168,6 +172,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> StationSet
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
         silence: fallback::silence(&config.silence),
         last_resort: fallback::last_resort(&config.switch.last_resort, problems),
+        insert: config.insert.as_ref().and_then(|one| insert::resolve(one, spec, problems)),
         sound: ProcessingSettings {
             normalize: resolve_normalize(config.normalize.as_ref(), base, spec, problems),
             equalizer: resolve_equalizer(&config.equalizer, spec, problems),

@@ -16,6 +16,7 @@
 //! without comparing text.
 
 mod announcement;
+mod insert;
 mod radio;
 mod recording;
 mod relay;
@@ -43,17 +44,19 @@ pub use announcement::{
     Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, AnnouncementTarget,
     TargetSessions,
 };
+pub use aulos_engine::insert::{InsertFault, InsertStatus};
 pub use aulos_engine::loudness::Loudness;
 pub use aulos_engine::loudness_processor::NormalizerStatus;
 pub use aulos_engine::standby::Standby;
 pub use aulos_engine::status::{InputState, StationOutput, StationStatus};
 pub use aulos_engine::switch::{FailureCounts, InputChange, InputFault, InputHealth, SwitchCause};
-pub use aulos_io::feed::{DjEndReason, DjMountPermit};
+pub use aulos_io::feed::{DjEndReason, DjMountPermit, InsertFeedStatus};
 pub use aulos_io::reactor::{
     ConnectionHealth, Greeting, ListenPolicy, ListenerSession, MediaSocket, ReactorEvent, SessionId,
 };
 pub use aulos_proto::snap::wire::{Hello, ServerSettings};
 pub use aulos_session::push::PushState;
+pub use insert::{InsertReport, InsertState, LATE};
 pub use radio::{HlsSourceState, RadioPhase, RadioState};
 pub(crate) use recording::fault_text;
 pub use recording::{LogHead, RecorderState, RecordingEventKind, StationRecorderEvent};

@@ -13,6 +13,7 @@ use aulos_session::nats::LeaseState;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 
 use super::announcement::AnnouncementEvent;
+use super::insert::InsertReport;
 use super::{RadioState, RecorderState};
 use aulos_session::push::PushState;
 
@@ -58,6 +59,8 @@ pub struct StationReport {
     pub publication: Option<LeaseState>,
     /// State of each of `StationSettings::rtp`.
     pub rtp_outputs: Vec<RtpDestinationStatus>,
+    /// State of the insert, if there is one.
+    pub insert: Option<InsertReport>,
     /// State of each of `StationSettings::pushes`.
     pub pushes: Vec<PushState>,
     /// State of each of `StationSettings::records`.
@@ -82,6 +85,7 @@ impl Default for StationReport {
             passes: Vec::new(),
             publication: None,
             rtp_outputs: Vec::new(),
+            insert: None,
             pushes: Vec::new(),
             recorders: Vec::new(),
         }
@@ -212,6 +216,7 @@ impl StationReport {
             rtp_inputs,
             srt_inputs,
             rtp_outputs,
+            insert: self.insert.map(InsertReport::at_rest),
             pushes,
             recorders,
             ..self
@@ -244,6 +249,8 @@ fn machine_at_rest(machine: &StationStatus) -> StationStatus {
 pub struct Latency {
     /// Audio in the buffer of the active input.
     pub input_ms: i64,
+    /// Latency of the insert.
+    pub insert_ms: i64,
     /// Look-ahead of the station's processing.
     pub look_ahead_ms: i64,
     /// Buffer of the clients.

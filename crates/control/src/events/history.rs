@@ -43,6 +43,8 @@ pub enum EventKind {
     Configuration,
     /// An entry of a station's schedule that begins or ends.
     Schedule,
+    /// The insert of a station, bypassed or not.
+    Insert,
 }
 
 /// The names of the kinds in the API.
@@ -59,6 +61,7 @@ pub const EVENT_KINDS: &[&str] = &[
     "relay",
     "configuration",
     "schedule",
+    "insert",
 ];
 
 impl EventKind {

@@ -59,6 +59,20 @@ pub enum HookEvent {
         /// The number of polls that found a peak above the ceiling.
         times: u64,
     },
+    /// The programme is played without the insert.
+    InsertBypassed {
+        /// The fault of the program, or `late`.
+        cause: &'static str,
+        /// The same for users.
+        reason: String,
+    },
+    /// The insert processes the programme again.
+    InsertRecovered {
+        /// Time since the bypass.
+        after: Span,
+        /// Latency of the insert.
+        latency: Span,
+    },
     /// An entry of the schedule has begun.
     ScheduleBegan {
         /// The source that has precedence.
@@ -96,6 +110,8 @@ impl HookEvent {
             Self::Silence { .. } => HookEventKind::Silence,
             Self::Sound { .. } => HookEventKind::Sound,
             Self::OverCeiling { .. } => HookEventKind::OverCeiling,
+            Self::InsertBypassed { .. } => HookEventKind::InsertBypassed,
+            Self::InsertRecovered { .. } => HookEventKind::InsertRecovered,
             Self::ScheduleBegan { .. } => HookEventKind::ScheduleBegan,
             Self::ScheduleEnded { .. } => HookEventKind::ScheduleEnded,
             Self::Recorder { kind, .. } => *kind,
@@ -125,6 +141,11 @@ impl HookEvent {
             Self::OverCeiling { peak, ceiling, .. } => {
                 let (peak, ceiling) = (peak.get(), ceiling.get());
                 format!("true peak {peak:+.1} dBTP exceeds the ceiling of {ceiling:+.1} dBTP")
+            }
+            Self::InsertBypassed { reason, .. } => format!("insert bypassed: {reason}"),
+            Self::InsertRecovered { after, latency } => {
+                let (after, latency) = (after.as_secs_f64(), latency.as_millis());
+                format!("insert processes again after {after:.1} s, with a latency of {latency} ms")
             }
             Self::ScheduleBegan { source, at, until } => {
                 format!("{source} is scheduled until {until} ({at})")
@@ -160,6 +181,11 @@ impl HookEvent {
                 "true_peak_dbtp": tenths(peak.get()),
                 "ceiling_dbtp": tenths(ceiling.get()),
                 "times": times,
+            }),
+            Self::InsertBypassed { cause, reason } => json!({ "cause": cause, "reason": reason }),
+            Self::InsertRecovered { after, latency } => json!({
+                "after_s": tenths(after.as_secs_f64()),
+                "latency_ms": latency.as_millis(),
             }),
             Self::ScheduleBegan { source, at, until } => {
                 json!({ "source": source, "at": at, "until": until })

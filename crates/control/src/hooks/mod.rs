@@ -15,6 +15,7 @@
 pub(crate) mod calls;
 
 mod event;
+mod insert_watch;
 mod queue;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use aulos_core::{Db, Instant, Span};
 use aulos_dsp::normalize::LookAhead;
 
 use super::HookEvent;
+use super::insert_watch::InsertWatch;
 use crate::backend::{InputChange, StationReport, StationState, SwitchCause};
 
 /// Watches one station.
@@ -22,6 +23,7 @@ pub(crate) struct StationWatch {
     /// Time since which the engine reports its source as inaudible.
     mute_since: Option<Instant>,
     peaks: PeakState,
+    insert: InsertWatch,
     events: VecDeque<HookEvent>,
 }
 
@@ -78,6 +80,7 @@ impl StationWatch {
             Observation::Status(status) => {
                 self.check_silence(now, station, status);
                 self.check_peak(now, station, status);
+                self.events.extend(self.insert.handle_report(now, status.insert.as_ref()));
             }
         }
     }

@@ -108,12 +108,18 @@ pub(crate) fn switch_event(station: &StationSettings, switched: InputChange) -> 
     Some(source_event(EventKind::Switch, severity, to, text))
 }
 
-/// The event of a hook event that is no change of status: silence and its end, peaks, and entries of
-/// the schedule.
+/// The event of a hook event that is no change of status: silence and its end, peaks, the insert, and
+/// entries of the schedule.
 pub(crate) fn hook_event(event: &HookEvent) -> Option<NewEvent> {
     let (kind, severity, source) = match event {
         HookEvent::Silence { source, .. } => (EventKind::Silence, EventSeverity::Error, source),
         HookEvent::Sound { source, .. } => (EventKind::Silence, EventSeverity::Info, source),
+        HookEvent::InsertBypassed { .. } => {
+            return Some(source_event(EventKind::Insert, EventSeverity::Warning, "", event.text()));
+        }
+        HookEvent::InsertRecovered { .. } => {
+            return Some(source_event(EventKind::Insert, EventSeverity::Info, "", event.text()));
+        }
         HookEvent::OverCeiling { source, .. } => (EventKind::Level, EventSeverity::Warning, source),
         HookEvent::ScheduleBegan { source, .. } | HookEvent::ScheduleEnded { source, .. } => {
             return Some(source_event(

@@ -86,13 +86,17 @@ pub(crate) fn condition(input: &InputState, state: &SourceState) -> Value {
 
 /// The parts of the latency and their sum, as JSON.
 pub(crate) fn latency(latency: Latency) -> Value {
-    let Latency { input_ms, look_ahead_ms, client_ms } = latency;
-    json!({
+    let Latency { input_ms, insert_ms, look_ahead_ms, client_ms } = latency;
+    let mut parts = json!({
         "input": input_ms,
         "look_ahead": look_ahead_ms,
         "client": client_ms,
-        "total": input_ms + look_ahead_ms + client_ms,
-    })
+        "total": input_ms + insert_ms + look_ahead_ms + client_ms,
+    });
+    if insert_ms > 0 {
+        parts["insert"] = json!(insert_ms);
+    }
+    parts
 }
 
 /// Counts above 0, by name.

@@ -26,14 +26,15 @@ pub(super) fn log_changes(events: &EventLog, slot: &mut StationSlot, now: &Stati
     }
 }
 
-/// Logs an event of hooks that is no change of status: silence and its end, and entries of the
-/// schedule.
+/// Logs an event of hooks that is no change of status: silence and its end, the insert, and entries
+/// of the schedule.
 pub(super) fn log_hook_event(events: &EventLog, station: &str, event: &HookEvent) {
     match event {
-        HookEvent::Silence { .. } => {
+        HookEvent::Silence { .. } | HookEvent::InsertBypassed { .. } => {
             tracing::warn!(target: STATION, station, "{}", event.text());
         }
         HookEvent::Sound { .. }
+        | HookEvent::InsertRecovered { .. }
         | HookEvent::ScheduleBegan { .. }
         | HookEvent::ScheduleEnded { .. } => {
             tracing::info!(target: STATION, station, "{}", event.text());

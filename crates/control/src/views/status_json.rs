@@ -24,7 +24,7 @@ use crate::stations::level_json::{
 use crate::stations::schedule::json::schedule_json;
 use crate::stations::sources::{djs, of_source, playlist, radio, rtp, srt};
 use crate::stations::view::StationView;
-use crate::stations::{fallback, pushes};
+use crate::stations::{fallback, insert, pushes};
 use crate::views::icecast::mount_of;
 
 /// Controllers check this before they use newer methods; our own version is in `name`.
@@ -271,6 +271,7 @@ fn station<'a>(
         "latency_ms": fallback::latency(status.latency),
         "levels_dbfs": levels(status.machine.level.peaks()),
         "loudness": loudness(&status.machine.loudness),
+        "insert": insert::status_json(station, status.insert.as_ref()),
         "normalize": station.sound.normalize_json(),
         "normalizer": normalizer_json(status.machine.normalizer.as_ref(), station.spec.rate),
         "equalizer": station.sound.equalizer_json(),

@@ -18,6 +18,7 @@ mod decoders_allocate_nothing;
 mod encoder_allocations;
 mod flac_ffmpeg;
 mod generate_allocates_nothing;
+mod insert_is_real_time;
 mod judge;
 mod opus_ffmpeg;
 mod station_allocates_nothing;

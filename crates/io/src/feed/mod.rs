@@ -6,6 +6,7 @@
 //! the time between ticks.
 
 mod bytes;
+mod child;
 mod connect;
 mod device_failure;
 mod dj;
@@ -13,6 +14,7 @@ mod fifo;
 mod fifo_error;
 mod frames;
 mod http;
+mod insert;
 mod process;
 mod process_log;
 mod segments;
@@ -42,6 +44,7 @@ pub use fifo::{FifoAccess, FifoCounters, FifoFeeder, FifoMode, make_fifo};
 pub use fifo_error::FifoError;
 pub use frames::{FrameReader, FrameWriter, PassedFrame, frame_channel};
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
+pub use insert::{InsertFeedStatus, InsertFeeder, InsertOutput, InsertProgram};
 pub use process::{ProcessConfig, ProcessFeeder, split_arguments};
 pub use process_log::{LogLine, ProgramExit};
 pub use segments::{SegmentFeed, SegmentFeedState, SegmentItem, SegmentQueue, segment_channel};

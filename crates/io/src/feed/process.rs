@@ -5,14 +5,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
 use aulos_rt::isolate_child;
 use rustix::fs::OFlags;
-use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::child::ChildGroup;
 use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
 use super::process_log::{LogLine, LoggedLines, ProcessLog, set_nonblocking};
 use super::{ByteFeed, FeedState, Feeder, NextPoll};
@@ -44,7 +44,7 @@ pub struct ProcessFeeder {
 
 #[derive(Debug)]
 struct RunningProcess {
-    child: Child,
+    child: ChildGroup,
     output: ChildStdout,
     log: ProcessLog,
     /// When it was started, wrote something last, or was held back by us.
@@ -74,6 +74,7 @@ impl ProcessFeeder {
         set_nonblocking(output.as_fd())?;
         let lines = self.config.log_line.map(|log| LoggedLines::new(&self.config.program, log));
         let log = ProcessLog::new(log, copy, lines)?;
+        let child = ChildGroup::new(child);
         Ok(RunningProcess { child, output, log, active_at: now, closed: None })
     }
 
@@ -81,7 +82,7 @@ impl ProcessFeeder {
     fn poll_exit(&mut self, now: Instant) -> NextPoll {
         let Some(running) = &mut self.running else { return NextPoll::Later };
         let since = *running.closed.get_or_insert(now);
-        let status = match running.child.try_wait() {
+        let status = match running.child.exit_status() {
             Ok(None) if now.since(since) < EXIT_TIMEOUT => return NextPoll::Soon,
             status => status.ok().flatten(),
         };
@@ -184,20 +185,6 @@ pub fn split_arguments(line: &str) -> Vec<String> {
     }
     arguments.extend(current);
     arguments
-}
-
-impl Drop for RunningProcess {
-    fn drop(&mut self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // The group may be gone already.
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-        // Without it, a child that ignores TERM would block here.
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            drop(self.child.kill());
-            drop(self.child.wait());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ExitStatus};
 
+use aulos_core::{Instant, Span};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// How a program ended: its exit status, and the last line of its standard error, which usually is
@@ -89,6 +90,13 @@ impl ProcessLog {
         }
     }
 
+    /// Begins anew to count the lines of a program whose lines are limited.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if let Some(logged) = &mut self.logged {
+            logged.handle_timeout(now);
+        }
+    }
+
     /// The end of the program, with the last line so far.
     pub(super) fn exit(&mut self, status: Option<ExitStatus>) -> ProgramExit {
         if let Some(logged) = &mut self.logged {
@@ -115,11 +123,36 @@ pub(super) struct LoggedLines {
     program: PathBuf,
     log: LogLine,
     open: Vec<u8>,
+    /// What a program may log that writes without end; none is no limit.
+    budget: Option<LineBudget>,
+}
+
+/// How many lines are logged.
+#[derive(Debug)]
+struct LineBudget {
+    left: usize,
+    next: Instant,
+    omitted: u64,
 }
 
 impl LoggedLines {
     pub(super) fn new(program: &Path, log: LogLine) -> Self {
-        Self { program: program.to_owned(), log, open: Vec::new() }
+        Self { program: program.to_owned(), log, open: Vec::new(), budget: None }
+    }
+
+    /// The same, with [`LINES_PER_INTERVAL`] at most; the others are counted.
+    pub(super) fn limited(program: &Path, log: LogLine, now: Instant) -> Self {
+        let budget = LineBudget { left: LINES_PER_INTERVAL, next: now + LINE_INTERVAL, omitted: 0 };
+        Self { budget: Some(budget), ..Self::new(program, log) }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let Some(budget) = self.budget.as_mut().filter(|budget| now >= budget.next) else { return };
+        (budget.left, budget.next) = (LINES_PER_INTERVAL, now + LINE_INTERVAL);
+        let omitted = std::mem::take(&mut budget.omitted);
+        if omitted > 0 {
+            (self.log)(&self.program, &format!("[{omitted} more lines]"));
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -136,12 +169,23 @@ impl LoggedLines {
     }
 
     fn end_line(&mut self) {
-        if !self.open.is_empty() {
-            (self.log)(&self.program, &String::from_utf8_lossy(&self.open));
-            self.open.clear();
+        if self.open.is_empty() {
+            return;
         }
+        match &mut self.budget {
+            Some(budget) if budget.left == 0 => budget.omitted += 1,
+            budget => {
+                budget.iter_mut().for_each(|budget| budget.left -= 1);
+                (self.log)(&self.program, &String::from_utf8_lossy(&self.open));
+            }
+        }
+        self.open.clear();
     }
 }
+
+/// A program that is heard all day may not fill the log.
+const LINES_PER_INTERVAL: usize = 20;
+const LINE_INTERVAL: Span = Span::from_secs(60);
 
 /// A longer line is logged in pieces.
 const MAX_LOGGED_LINE: usize = 1_024;
@@ -222,6 +266,20 @@ mod tests {
         let logged = LOGGED.lock().unwrap();
         let whole = format!("p: {}", &long[1..]);
         assert_eq!(*logged, ["p: one", "p: two", "p: 50 %", "p: 100 %", &whole, "p: x"]);
+    }
+
+    #[test]
+    fn a_program_that_writes_without_end_is_logged_in_part() {
+        static LOGGED: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+        let now = Instant::ZERO + Span::from_secs(1);
+        let log: LogLine = |_, line| LOGGED.lock().unwrap().push(line.to_owned());
+        let mut lines = LoggedLines::limited(Path::new("p"), log, now);
+        (0..1_000).for_each(|_| lines.push(b"x\n"));
+        lines.handle_timeout(now + LINE_INTERVAL - Span::from_millis(1));
+        assert_eq!(LOGGED.lock().unwrap().len(), LINES_PER_INTERVAL);
+        lines.handle_timeout(now + LINE_INTERVAL);
+        lines.push(b"y\n");
+        assert_eq!(LOGGED.lock().unwrap()[LINES_PER_INTERVAL..], ["[980 more lines]", "y"]);
     }
 
     #[test]

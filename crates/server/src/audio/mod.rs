@@ -5,6 +5,7 @@
 
 mod announcements;
 mod encoding;
+mod insert;
 mod listen;
 mod log_watch;
 mod mount_monitor;

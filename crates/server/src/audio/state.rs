@@ -14,6 +14,7 @@ use aulos_io::reactor::{ReactorPool, StationDescriptor};
 use aulos_io::{CodecPool, WorkerTaskId, Workers};
 
 use super::announcements::StationAnnouncements;
+use super::insert::InsertMonitor;
 use super::mount_monitor::MountMonitor;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
@@ -89,6 +90,8 @@ pub(super) struct RunningStation {
     /// Its RTP outputs.
     pub(super) rtp: Vec<StationRtpOutput>,
     pub(super) recordings: Vec<StationRecorder>,
+    /// The program of its insert.
+    pub(super) insert: Option<InsertMonitor>,
     /// The time at which clients discard what they have buffered.
     pub(super) flush_at: Option<Instant>,
     /// The current title, in one line.

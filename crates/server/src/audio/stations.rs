@@ -14,7 +14,7 @@ use aulos_rt::ring::Consumer;
 use super::announcements::StationAnnouncements;
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::state::{AudioState, RunningStation};
-use super::{mounts, pushes, recordings, rtp};
+use super::{insert, mounts, pushes, recordings, rtp};
 use crate::audio::sources;
 use crate::audio::sources::{OpenedInputs, nats};
 use crate::hls::{self, HlsParts, HlsTitle};
@@ -100,6 +100,11 @@ fn run(
     if let Some(sound) = last_resort {
         station.set_last_resort(sound);
     }
+    let insert = config.insert.as_ref().map(|settings| {
+        let (stage, monitor) = insert::open(settings, config, quantum, inner);
+        station.set_insert(stage);
+        monitor
+    });
     let place = inner.workers.add(station);
     inner.station_runs += 1;
     let pushes = pushes::start(config, inner);
@@ -115,6 +120,7 @@ fn run(
         pushes,
         rtp,
         recordings: Vec::new(),
+        insert,
         flush_at: None,
         title: Arc::from(""),
         hls: hls.transpose()?,

@@ -45,6 +45,8 @@ pub(super) fn report(
     });
     let passes = passes.collect();
     let (sources, retries) = source_states(running, &machine, at);
+    let stage = machine.insert.unwrap_or_default();
+    let insert = running.insert.as_mut().map(|insert| insert.report(at, stage));
     StationReport {
         state,
         at,
@@ -58,6 +60,7 @@ pub(super) fn report(
         srt_inputs,
         passes,
         publication: running.publication.as_ref().map(PublicationState::get),
+        insert,
         rtp_outputs: running.rtp.iter_mut().map(StationRtpOutput::status).collect(),
         pushes: running.pushes.iter_mut().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
@@ -106,6 +109,7 @@ fn latency(status: &StationStatus, running: &RunningStation) -> Latency {
     let ahead = status.normalizer.map(|normalizer| rate.span(normalizer.latency));
     Latency {
         input_ms: active.and_then(|active| status.inputs.get(active)).map_or(0, live),
+        insert_ms: status.insert.map_or(0, |insert| rate.span(insert.latency).as_millis()),
         look_ahead_ms: ahead.map_or(0, |ahead| ahead.as_millis()),
         client_ms: i64::from(running.config.buffer_ms),
     }

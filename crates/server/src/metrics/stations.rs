@@ -2,7 +2,8 @@
 
 use aulos_control::StationSnapshot;
 use aulos_control::backend::{
-    RtpDestinationStatus, StationState, StationStatus, SwitchCause, UploadPhase,
+    InsertFault, InsertReport, Latency, RtpDestinationStatus, StationState, StationStatus,
+    SwitchCause, UploadPhase,
 };
 use aulos_core::{Db, Frames, Lufs};
 use aulos_dsp::normalize::LoudnessStats;
@@ -31,7 +32,20 @@ const CAUSES: [&str; SwitchCause::ALL.len()] = [
 ];
 
 const POINTS: &[&str] = &["in", "out"];
-const LATENCY_PARTS: &[&str] = &["input", "look_ahead", "client"];
+const LATENCY_PARTS: &[&str] = &["input", "insert", "look_ahead", "client"];
+const INSERT_STATES: &[&str] = &["starting", "processing", "bypassed"];
+
+/// In the order of [`InsertFault::ALL`].
+const INSERT_FAULTS: [&str; InsertFault::ALL.len()] = [
+    "not_started",
+    "exited",
+    "no_output",
+    "format",
+    "too_many_frames",
+    "too_few_frames",
+    "unrecognized",
+    "not_reading",
+];
 
 fn state(one: &StationSnapshot) -> &'static str {
     match one.status.state {
@@ -44,6 +58,10 @@ fn state(one: &StationSnapshot) -> &'static str {
 
 fn normalizer<T>(one: &StationSnapshot, read: fn(&NormalizerStatus) -> T) -> Option<T> {
     one.status.machine.normalizer.as_ref().map(read)
+}
+
+const fn insert(one: &StationSnapshot) -> Option<&InsertReport> {
+    one.status.insert.as_ref()
 }
 
 fn input(one: &StationSnapshot) -> Option<LoudnessStats> {
@@ -232,13 +250,54 @@ pub(super) const STATIONS: &[Metric] = &[
         "Latency from the source to a client in seconds; the total is the sum of the parts.",
         |one, series| {
             let latency = one.status.latency;
-            let parts = [latency.input_ms, latency.look_ahead_ms, latency.client_ms];
+            let Latency { input_ms, insert_ms, look_ahead_ms, client_ms, .. } = latency;
+            let insert_ms = insert(one).map(|_| insert_ms);
+            let parts = [Some(input_ms), insert_ms, Some(look_ahead_ms), Some(client_ms)];
             for (part, ms) in LATENCY_PARTS.iter().zip(parts) {
-                series.with(&[part], seconds(ms));
+                series.with(&[part], ms.map(seconds));
             }
         },
     )
     .labels(&[("part", LATENCY_PARTS)]),
+    gauge(
+        "aulos_insert_state",
+        "1 for the state of the station's insert, 0 for every other one.",
+        |one, series| {
+            if let Some(insert) = &one.status.insert {
+                series.one_of(INSERT_STATES, Some(insert.state().name()));
+            }
+        },
+    )
+    .labels(&[("state", INSERT_STATES)]),
+    counter(
+        "aulos_insert_bypasses_total",
+        "Times that the programme was played without the insert that had processed it.",
+        |one, series| series.set(insert(one).map(|insert| insert.stage.bypasses)),
+    ),
+    counter(
+        "aulos_insert_bypassed_seconds_total",
+        "Time in seconds for which the programme was played without the insert.",
+        |one, series| {
+            let frames = insert(one).map(|insert| insert.stage.bypassed_frames);
+            series.set(frames.map(|frames| frame_seconds(one, frames)));
+        },
+    ),
+    counter("aulos_insert_starts_total", "Starts of the insert's program.", |one, series| {
+        series.set(insert(one).map(|insert| insert.program.starts))
+    }),
+    counter(
+        "aulos_insert_faults_total",
+        "Failures of the insert's program, after each of which it is started again.",
+        |one, series| {
+            for (cause, count) in insert(one)
+                .iter()
+                .flat_map(|insert| INSERT_FAULTS.iter().zip(insert.program.faults))
+            {
+                series.with(&[cause], count);
+            }
+        },
+    )
+    .labels(&[("cause", &INSERT_FAULTS)]),
     gauge("aulos_station_clients", "Connected clients.", |one, series| series.set(one.clients)),
     gauge("aulos_station_listeners", "Web listeners.", |one, series| series.set(one.listeners)),
 ];
