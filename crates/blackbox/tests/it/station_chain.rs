@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{long_or_short, script, shared_turn, soak, wait_for};
+use crate::{long_or_short, script, shared_turn, soak, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,9 +31,9 @@ const PLAYERS: [Player; 4] = [
 ];
 
 /// The last configuration of the page, with the paths, ports and times of this test.
-fn configuration(of: &[(&str, &str)]) -> String {
+fn configuration(of: &[(&str, String)], schedule: &str) -> String {
     let block = TUTORIAL.rsplit("```toml\n").next().and_then(|rest| rest.split("```").next());
-    let mut config = block.unwrap().to_owned();
+    let mut config = block.unwrap().replace(schedule_line(), schedule);
     for (shown, here) in of {
         assert!(config.contains(shown), "the page has no {shown} in its last configuration");
         config = config.replace(shown, here);
@@ -162,10 +162,9 @@ fn silences(ffmpeg: &Path, bytes: &[u8], file: &Path) -> Vec<(f64, f64)> {
     .collect()
 }
 
-/// The folders and files that the page names.
-fn files(ffmpeg: &Path, scratch: &ScratchDir) -> [PathBuf; 7] {
-    let [music, jingles, log, rec, secret, phrase, alarm] =
-        ["music", "jingles", "log", "rec", "dj", "srt", "alarm"].map(|name| scratch.join(name));
+/// The folders and files that the page names, and where they are here.
+fn files(ffmpeg: &Path, scratch: &ScratchDir) -> Vec<(&'static str, String)> {
+    let [music, jingles] = ["music", "jingles"].map(|name| scratch.join(name));
     for folder in [&music, &jingles] {
         fs::create_dir(folder).unwrap();
     }
@@ -173,11 +172,57 @@ fn files(ffmpeg: &Path, scratch: &ScratchDir) -> [PathBuf; 7] {
         tone(ffmpeg, hz, &music.join(file));
     }
     tone(ffmpeg, 2_000, &jingles.join("name.flac"));
-    fs::write(&secret, "a-long-word\n").unwrap();
-    fs::write(&phrase, "a-long-passphrase\n").unwrap();
+    fs::write(scratch.join("dj"), "a-long-word\n").unwrap();
+    fs::write(scratch.join("srt"), "a-long-passphrase\n").unwrap();
     let events = scratch.join("events");
-    script(&alarm, &format!("#!/bin/sh\necho \"$AULOS_EVENT\" >> {}\n", events.display()));
-    [music, jingles, log, rec, secret, phrase, alarm]
+    let alarm = format!("#!/bin/sh\necho \"$AULOS_EVENT\" >> {}\n", events.display());
+    script(&scratch.join("alarm"), &alarm);
+    let shown = [
+        ("/srv/music", "music"),
+        ("/srv/jingles", "jingles"),
+        ("/srv/log", "log"),
+        ("/srv/rec", "rec"),
+        ("/etc/aulos/dj", "dj"),
+        ("/etc/aulos/srt", "srt"),
+        ("/usr/local/bin/alarm", "alarm"),
+    ];
+    shown.into_iter().map(|(shown, here)| (shown, text(&scratch.join(here)).to_owned())).collect()
+}
+
+/// A station that is the source of the page's news.
+fn news(scratch: &ScratchDir) -> AulosServer {
+    let config =
+        "[[station]]\nname = \"news\"\nsources = [\"tone://?hz=1500&dbfs=-12\"]\nmp3 = \"128k\"\n";
+    AulosServer::start(scratch, config).unwrap()
+}
+
+/// The sources come and fail, one after the other. `live` and `srt` are their ports.
+fn fail_sources(station: &Station, ffmpeg: &Path, [live, srt]: [u16; 2]) {
+    let scratch = &station.scratch;
+    let on_air = dj(ffmpeg, live, scratch);
+    assert_unbroken(&station.phase("a DJ comes", "studio"));
+    let stopped = Command::new("kill").args(["-STOP", &on_air.id().to_string()]).status();
+    assert!(stopped.unwrap().success());
+    assert_unbroken(&station.phase("the DJ hangs", "music"));
+    drop(on_air);
+    let on_air = dj(ffmpeg, live, scratch);
+    assert_unbroken(&station.phase("and comes again", "studio"));
+    drop(on_air);
+    assert_unbroken(&station.phase("the DJ is killed", "music"));
+    let on_air = reporter(ffmpeg, srt, scratch);
+    assert_unbroken(&station.phase("a reporter over SRT", "outside"));
+    drop(on_air);
+    assert_unbroken(&station.phase("the reporter is killed", "music"));
+}
+
+/// What every first listener has received has no silence.
+fn assert_no_silence(station: &Station, ffmpeg: &Path) {
+    for listeners in &station.listeners {
+        let path = listeners.player().path();
+        let silent = silences(ffmpeg, &listeners.received(), &station.scratch.join("heard"));
+        // The first segments of HLS have the beginning of the station.
+        assert!(silent.iter().all(|(begin, _)| *begin < 0.1), "{path}: {silent:?}");
+    }
 }
 
 #[test]
@@ -186,43 +231,22 @@ fn the_station_of_the_tutorial_plays_on_while_its_parts_are_killed() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("chain").unwrap();
     let news_scratch = ScratchDir::new("chain-news").unwrap();
-    let news =
-        "[[station]]\nname = \"news\"\nsources = [\"tone://?hz=1500&dbfs=-12\"]\nmp3 = \"128k\"\n";
-    let news = AulosServer::start(&news_scratch, news).unwrap();
+    let news = news(&news_scratch);
     let [live, srt, http_port] = [(); 3].map(|()| free_port().unwrap());
     let http = SocketAddr::from(([127, 0, 0, 1], http_port));
-    let paths = files(&ffmpeg, &scratch);
-    let [music, jingles, log, rec, secret, phrase, alarm] =
-        paths.each_ref().map(|path| path.to_str().unwrap());
-    let srt_port = format!(":{srt}?");
-    let (live_port, news_address) =
-        (format!(":{live}/live"), format!("http://{}/listen/news.mp3", news.http));
-    let of = [
-        ("/srv/music", music),
-        ("/srv/jingles", jingles),
-        ("/srv/log", log),
-        ("/srv/rec", rec),
-        ("/etc/aulos/dj", secret),
-        ("/etc/aulos/srt", phrase),
-        ("/usr/local/bin/alarm", alarm),
-        (":9000?", &srt_port),
-        (":8000/live", &live_port),
-        ("https://radio.example/live", &news_address),
-        (
-            "[\"opus:96k\", \"flac\"]",
-            "[\"opus:96k\", \"flac\"], segment = \"1.92s\", window = \"60s\"",
-        ),
-    ];
+    let renditions = "renditions = [\"opus:96k\", \"flac\"]";
+    let mut of = files(&ffmpeg, &scratch);
+    of.extend([
+        (":9000?", format!(":{srt}?")),
+        (":8000/live", format!(":{live}/live")),
+        ("https://radio.example/live", format!("http://{}/listen/news.mp3", news.http)),
+        (renditions, format!("{renditions}, segment = \"1.92s\", window = \"60s\"")),
+    ]);
     let file = scratch.join("aulos.toml");
-    let write = |schedule: &str| {
-        let config = configuration(&[&of[..], &[(schedule_line(), schedule)]].concat());
-        fs::write(&file, config).unwrap();
-    };
+    let write = |schedule: &str| fs::write(&file, configuration(&of, schedule)).unwrap();
     write("");
     let server = Station::serve(&scratch, http);
-    let control = server.control;
-    let mut station = Station { scratch, http, control, listeners: vec![] };
-    let scratch = &station.scratch;
+    let mut station = Station { scratch, http, control: server.control, listeners: vec![] };
     wait_for("segments", PATIENCE, || {
         let list = http::get(http, "/hls/radio/opus-96k/index.m3u8");
         list.is_ok_and(|(_, text)| String::from_utf8_lossy(&text).matches(".m4s").count() >= 3)
@@ -231,22 +255,7 @@ fn the_station_of_the_tutorial_plays_on_while_its_parts_are_killed() {
     station.listeners =
         PLAYERS.into_iter().map(|player| Listeners::start(player, http, count)).collect();
     assert_unbroken(&station.phase("music", "music"));
-
-    let on_air = dj(&ffmpeg, live, scratch);
-    assert_unbroken(&station.phase("a DJ comes", "studio"));
-    let stopped = Command::new("kill").args(["-STOP", &on_air.id().to_string()]).status();
-    assert!(stopped.unwrap().success());
-    assert_unbroken(&station.phase("the DJ hangs", "music"));
-    drop(on_air);
-    let on_air = dj(&ffmpeg, live, scratch);
-    assert_unbroken(&station.phase("and comes again", "studio"));
-    drop(on_air);
-    assert_unbroken(&station.phase("the DJ is killed", "music"));
-
-    let on_air = reporter(&ffmpeg, srt, scratch);
-    assert_unbroken(&station.phase("a reporter over SRT", "outside"));
-    drop(on_air);
-    assert_unbroken(&station.phase("the reporter is killed", "music"));
+    fail_sources(&station, &ffmpeg, [live, srt]);
 
     let at = local_time(3);
     write(&format!("schedule = [{{ at = \"{at}\", for = \"1h\", source = \"news\" }}]"));
@@ -255,29 +264,24 @@ fn the_station_of_the_tutorial_plays_on_while_its_parts_are_killed() {
     assert_unbroken(&station.phase("the news begin", "news"));
     drop(news);
     assert_unbroken(&station.phase("their server is killed", "music"));
+    assert_no_silence(&station, &ffmpeg);
 
-    for listeners in &station.listeners {
-        let path = listeners.player().path();
-        let silent = silences(&ffmpeg, &listeners.received(), &station.scratch.join("heard"));
-        // The first segments of HLS have the beginning of the station.
-        assert!(silent.iter().all(|(begin, _)| *begin < 0.1), "{path}: {silent:?}");
-    }
-
-    // A killed server's listeners come back; the log of the page says how long it was away.
+    // A killed server's listeners come back.
     drop(server);
-    let scratch = ScratchDir::new("chain-again").unwrap();
-    fs::copy(&file, scratch.join("aulos.toml")).unwrap();
-    let server = Station::serve(&scratch, station.http);
+    let again = ScratchDir::new("chain-again").unwrap();
+    fs::copy(&file, again.join("aulos.toml")).unwrap();
+    let server = Station::serve(&again, station.http);
     station.control = server.control;
     station.phase("the server is killed", "music");
     std::thread::sleep(long_or_short(30, 6));
     let after = station.print("and has been back");
     assert!(after.iter().all(|it| it.sound > Duration::ZERO), "{after:?}");
+    station.listeners.drain(..).for_each(Listeners::stop);
+    server.stop().unwrap();
 
     let events = fs::read_to_string(station.scratch.join("events")).unwrap_or_default();
     assert!(events.contains("fallback"), "{events:?}");
-    station.listeners.into_iter().for_each(Listeners::stop);
-    server.stop().unwrap();
-    let verified = Command::new(binary()).args(["logger", "verify", log]).output().unwrap();
+    let log = station.scratch.join("log");
+    let verified = Command::new(binary()).args(["logger", "verify", text(&log)]).output().unwrap();
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }
