@@ -178,7 +178,7 @@ mod tests {
             ("srt://studio:0", "is not HOST:PORT"),
             ("srt://:9000?streamid=", "`streamid` is not valid"),
             ("srt://studio:9000?source=192.0.2.1", "is for a listener"),
-            ("srt://studio:9000?latency=1", "from 20"),
+            ("srt://studio:9000?latency=1", "20 to 8000"),
             ("srt://studio:9000?mode=rendezvous", "caller"),
         ] {
             let problem = first_problem(&station(&format!("sources = [\"{uri}\"]")), &[]);
