@@ -79,8 +79,8 @@ pub enum HookEvent {
         source: String,
         /// The time of the entry, as written.
         at: String,
-        /// When it ends, after RFC 3339.
-        until: String,
+        /// When it ends, after RFC 3339; `None` if it lasts until another one begins.
+        until: Option<String>,
     },
     /// An entry of the schedule has ended, or another one counts.
     ScheduleEnded {
@@ -147,9 +147,10 @@ impl HookEvent {
                 let (after, latency) = (after.as_secs_f64(), latency.as_millis());
                 format!("insert processes again after {after:.1} s, with a latency of {latency} ms")
             }
-            Self::ScheduleBegan { source, at, until } => {
-                format!("{source} is scheduled until {until} ({at})")
-            }
+            Self::ScheduleBegan { source, at, until } => match until {
+                Some(until) => format!("{source} is scheduled until {until} ({at})"),
+                None => format!("{source} is scheduled ({at})"),
+            },
             Self::ScheduleEnded { source, at } => format!("{source} is not scheduled now ({at})"),
             Self::Recorder { text, .. } => text.clone(),
             Self::Test => "test event".to_owned(),

@@ -19,6 +19,8 @@ use crate::backend::{InputChange, StationReport, StationState, SwitchCause};
 pub(crate) struct StationWatch {
     /// The best source that has failed and not recovered yet.
     lost_source: Option<LostSource>,
+    /// The source to which the schedule gave precedence when the status was read last.
+    scheduled: Option<usize>,
     audibility: Audibility,
     /// Time since which the engine reports its source as inaudible.
     mute_since: Option<Instant>,
@@ -78,6 +80,7 @@ impl StationWatch {
             Observation::Switched(switched) => self.handle_switch(now, station, switched),
             Observation::Status(status) if status.state == StationState::Stopped => {}
             Observation::Status(status) => {
+                self.follow_schedule(now, station, status);
                 self.check_silence(now, station, status);
                 self.check_peak(now, station, status);
                 self.events.extend(self.insert.handle_report(now, status.insert.as_ref()));
@@ -92,8 +95,13 @@ impl StationWatch {
 
     fn handle_switch(&mut self, now: Instant, station: &StationSettings, switched: InputChange) {
         let InputChange { from, to, cause } = switched;
-        // The last resort has the lowest priority.
-        let rank = |source: Option<usize>| source.unwrap_or(usize::MAX);
+        // The scheduled source comes before all others, and the last resort has the lowest priority.
+        let scheduled = self.scheduled;
+        let rank = |source: Option<usize>| match source {
+            None => usize::MAX,
+            source if source == scheduled => 0,
+            Some(index) => index + 1,
+        };
         let (before, after) = (rank(from), rank(to));
         let name = |index: Option<usize>| source_name(station, index);
         let failed = !matches!(
@@ -120,6 +128,25 @@ impl StationWatch {
                 let (from, to) = (name(from), name(to));
                 self.events.push_back(HookEvent::Recovered { from, to, cause, after, complete });
             }
+        }
+    }
+
+    /// A scheduled source that has failed is missed until its time is over.
+    fn follow_schedule(&mut self, now: Instant, station: &StationSettings, status: &StationReport) {
+        let before = std::mem::replace(&mut self.scheduled, status.machine.scheduled);
+        if before.is_some()
+            && before != self.scheduled
+            && let Some(lost) = self.lost_source.take_if(|lost| lost.rank == 0)
+        {
+            let (playing, after) =
+                (source_name(station, status.machine.active), now.since(lost.since));
+            self.events.push_back(HookEvent::Recovered {
+                from: playing.clone(),
+                to: playing,
+                cause: SwitchCause::Schedule,
+                after,
+                complete: true,
+            });
         }
     }
 

@@ -34,7 +34,10 @@ pub(crate) fn set_source(context: &mut CallContext<'_>, params: &Params<'_>) -> 
 }
 
 /// The index of the selected source; `None` for automatic selection.
-fn parse_source(sources: &[StationSource], params: &Params<'_>) -> Result<Option<usize>, RpcError> {
+pub(crate) fn parse_source(
+    sources: &[StationSource],
+    params: &Params<'_>,
+) -> Result<Option<usize>, RpcError> {
     let found = match params.value("source")? {
         Value::Null => return Ok(None),
         Value::String(name) => match sources.iter().position(|source| source.name == *name) {

@@ -153,6 +153,26 @@ fn requested_changes_and_regular_ends_raise_no_alarm() {
 }
 
 #[test]
+fn a_scheduled_source_that_fails_is_missed_wherever_it_is_listed() {
+    let (mut world, mut status) = (World::new(), at(-20.0));
+    assert_eq!(world.switch(Some(0), Some(2), SwitchCause::Schedule), []);
+    status.machine.scheduled = Some(2);
+    assert_eq!(world.repeat_status(1, &status), []);
+    for _ in 0..2 {
+        assert_eq!(kinds(&world.switch(Some(2), Some(0), Error)), ["fallback"]);
+        assert_eq!(world.switch(Some(0), Some(1), Ended), []);
+        let back = world.switch(Some(1), Some(2), Better);
+        assert!(matches!(back[..], [HookEvent::Recovered { complete: true, .. }]), "{back:?}");
+    }
+    // Its time ends while it is dead.
+    assert_eq!(kinds(&world.switch(Some(2), Some(0), Silent)), ["fallback"]);
+    status.machine.scheduled = None;
+    assert_eq!(kinds(&world.repeat_status(10, &status)), ["recovered"]);
+    assert_eq!(world.switch(Some(0), Some(2), Manual), []);
+    assert_eq!(world.switch(Some(2), Some(0), Better), []);
+}
+
+#[test]
 fn silence_and_its_end_are_reported_once() {
     let mut world = World::new();
     assert_eq!(world.repeat_status(60 * SECOND, &at(-20.0)), []);

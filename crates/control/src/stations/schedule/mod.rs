@@ -4,8 +4,10 @@
 //! falls on its frame however late this module is called. Entries are evaluated anew at each change
 //! and whenever the wall clock has been set; meanwhile only the wall clock's drift is followed.
 
+pub(crate) mod calls;
 pub(crate) mod json;
 pub(crate) mod occurrence;
+pub(crate) mod order;
 
 use std::sync::Arc;
 
@@ -16,7 +18,8 @@ use aulos_engine::switch::{MAX_SCHEDULED_CHANGES, ScheduledChange, SwitchSchedul
 use jiff::Timestamp;
 
 use crate::hooks::HookEvent;
-use occurrence::{Occurrence, active, rfc3339, upcoming};
+use occurrence::{active, rfc3339, upcoming};
+use order::{MAX_ORDERS, OrderTime, PlannedItem, PlannedSwitch, SwitchOrder};
 
 /// What a schedule says from a moment until the next change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,21 +28,37 @@ pub(crate) struct SchedulePlan {
     made: Timestamp,
     /// When the active entry became that, or the last one ended.
     since: Timestamp,
-    pub(crate) active: Option<Occurrence>,
+    pub(crate) active: Option<PlannedSwitch>,
     /// The next change: the beginning of an entry, or the end of the active one.
     change: Option<Timestamp>,
     /// The entry that is active from then on.
-    after: Option<Occurrence>,
+    after: Option<PlannedSwitch>,
     /// The next entries that begin.
-    pub(crate) upcoming: Vec<Occurrence>,
+    pub(crate) upcoming: Vec<PlannedSwitch>,
+    /// The switches that calls have asked for.
+    orders: Vec<SwitchOrder>,
 }
 
 impl SchedulePlan {
     /// The plan at `now`, which follows `last`.
-    fn new(settings: &ScheduleSettings, now: Timestamp, last: Option<&Self>) -> Self {
-        let active = active(settings, now);
-        let upcoming = upcoming(settings, now, SHOWN_ENTRIES);
-        let end = active.map(|active| active.until);
+    fn new(
+        settings: &ScheduleSettings,
+        orders: &[SwitchOrder],
+        now: Timestamp,
+        last: Option<&Self>,
+    ) -> Self {
+        let active_at = |at| {
+            let ordered = orders.iter().map(PlannedSwitch::from).filter(|one| one.is_active(at));
+            let entry = active(settings, at).map(PlannedSwitch::from);
+            ordered.chain(entry).max_by_key(PlannedSwitch::rank)
+        };
+        let entries = upcoming(settings, now, SHOWN_ENTRIES).into_iter().map(PlannedSwitch::from);
+        let ordered = orders.iter().map(PlannedSwitch::from).filter(|order| order.from > now);
+        let mut upcoming: Vec<_> = entries.chain(ordered).collect();
+        upcoming.sort_by_key(PlannedSwitch::rank);
+        upcoming.truncate(SHOWN_ENTRIES);
+        let active = active_at(now);
+        let end = active.and_then(|active| active.until);
         let change = upcoming.first().map(|next| next.from).into_iter().chain(end).min();
         // A change that has just passed may still lie before the station's next frame.
         let passed = last.and_then(|last| last.change).filter(|change| *change <= now);
@@ -51,8 +70,9 @@ impl SchedulePlan {
             },
             active,
             change,
-            after: change.and_then(|at| occurrence::active(settings, at)),
+            after: change.and_then(active_at),
             upcoming,
+            orders: orders.to_vec(),
         }
     }
 
@@ -61,14 +81,38 @@ impl SchedulePlan {
     }
 
     /// The changes by the station's clock.
-    fn changes(&self, settings: &ScheduleSettings, clock: &WallClock) -> SwitchSchedule {
-        let change = |at: Timestamp, active: Option<Occurrence>| ScheduledChange {
-            at: clock.local_at(unix_time(at)),
-            input: active.and_then(|active| settings.entries.get(active.entry)).map(|e| e.source),
-            begins: active.filter(|active| active.from == at).map(number),
+    fn changes(
+        &self,
+        settings: &ScheduleSettings,
+        station: &StationSettings,
+        clock: &WallClock,
+    ) -> SwitchSchedule {
+        let change = |at: Timestamp, active: Option<PlannedSwitch>| {
+            let beginning = active.filter(|active| active.from == at);
+            let order = active.and_then(|active| self.order(active));
+            ScheduledChange {
+                // A frame is not found again by way of the wall clock.
+                at: match (beginning, order) {
+                    (Some(_), Some(order)) => order.begins(clock),
+                    _ => clock.local_at(unix_time(at)),
+                },
+                input: match (active.map(|active| active.item), order) {
+                    (Some(PlannedItem::Entry(entry)), _) => {
+                        settings.entries.get(entry).map(|entry| entry.source)
+                    }
+                    (_, Some(order)) => order.input(station).flatten(),
+                    _ => None,
+                },
+                begins: beginning.map(|one| one.number()),
+            }
         };
         let next = self.change.map(|at| change(at, self.after));
         [Some(change(self.since, self.active)), next]
+    }
+
+    /// The order of this switch, if it is one.
+    fn order(&self, planned: PlannedSwitch) -> Option<&SwitchOrder> {
+        self.orders.iter().find(|order| PlannedItem::Order(order.id) == planned.item)
     }
 }
 
@@ -79,20 +123,30 @@ pub(crate) struct ActiveEntry {
     /// Its time as written.
     pub(crate) at: String,
     from: Timestamp,
-    /// When it ends, after RFC 3339.
-    pub(crate) until: String,
+    /// When it ends, after RFC 3339; `None` for an order without a duration.
+    pub(crate) until: Option<String>,
 }
 
 impl ActiveEntry {
-    fn new(station: &StationSettings, occurrence: Occurrence) -> Option<Self> {
-        let settings = station.schedule.as_ref()?;
-        let entry = settings.entries.get(occurrence.entry)?;
-        Some(Self {
-            source: station.sources.get(entry.source)?.name.clone(),
-            at: entry.at.text.clone(),
-            from: occurrence.from,
-            until: rfc3339(settings, occurrence.until),
-        })
+    fn new(
+        station: &StationSettings,
+        settings: &ScheduleSettings,
+        plan: &SchedulePlan,
+    ) -> Option<Self> {
+        let PlannedSwitch { item, from, until } = plan.active?;
+        let (source, at) = match item {
+            PlannedItem::Entry(entry) => {
+                let entry = settings.entries.get(entry)?;
+                (station.sources.get(entry.source)?.name.clone(), entry.at.text.clone())
+            }
+            PlannedItem::Order(_) => {
+                let source = plan.order(plan.active?)?.source.clone();
+                let source = source.unwrap_or_else(|| "automatic selection".to_owned());
+                (source, rfc3339(settings, from))
+            }
+        };
+        let until = until.map(|until| rfc3339(settings, until));
+        Some(Self { source, at, from, until })
     }
 }
 
@@ -127,6 +181,9 @@ pub(crate) struct ScheduleState {
     plan: Option<Arc<SchedulePlan>>,
     sent: Option<SwitchSchedule>,
     reported: Option<ActiveEntry>,
+    /// The switches that calls have asked for, and that have not ended.
+    orders: Vec<SwitchOrder>,
+    last_order: u64,
 }
 
 impl ScheduleState {
@@ -136,14 +193,19 @@ impl ScheduleState {
         station: &StationSettings,
         clock: &WallClock,
     ) -> ScheduleUpdate {
-        let settings = station.schedule.as_ref();
         let now = timestamp(clock.utc);
+        self.orders.iter_mut().for_each(|order| order.follow(clock));
+        self.remove_ended_orders(station, now);
+        let settings = calls::zone(station);
+        let settings =
+            (station.schedule.is_some() || !self.orders.is_empty()).then_some(&*settings);
         self.plan = settings.map(|settings| match self.plan.take() {
-            Some(plan) if plan.holds_at(now) => plan,
-            last => Arc::new(SchedulePlan::new(settings, now, last.as_deref())),
+            Some(plan) if plan.holds_at(now) && plan.orders.len() == self.orders.len() => plan,
+            last => Arc::new(SchedulePlan::new(settings, &self.orders, now, last.as_deref())),
         });
         let plan = self.plan.as_deref();
-        let wanted = settings.zip(plan).map(|(settings, plan)| plan.changes(settings, clock));
+        let planned = settings.zip(plan);
+        let wanted = planned.map(|(settings, plan)| plan.changes(settings, station, clock));
         let send = match (&self.sent, wanted) {
             (None, None) => None,
             (Some(_), None) => {
@@ -156,12 +218,56 @@ impl ScheduleState {
                 self.sent
             }
         };
-        let active = plan.and_then(|plan| ActiveEntry::new(station, plan.active?));
+        let active = planned.and_then(|(settings, plan)| ActiveEntry::new(station, settings, plan));
         if active == self.reported {
             return ScheduleUpdate { send, ended: None, began: None };
         }
         let ended = std::mem::replace(&mut self.reported, active.clone());
         ScheduleUpdate { send, ended, began: active }
+    }
+
+    /// Adds a switch; `None` if there are [`MAX_ORDERS`].
+    pub(crate) fn order(
+        &mut self,
+        source: Option<String>,
+        time: OrderTime,
+        length: Option<Span>,
+        clock: &WallClock,
+    ) -> Option<&SwitchOrder> {
+        if self.orders.len() >= MAX_ORDERS {
+            return None;
+        }
+        self.last_order += 1;
+        self.orders.push(SwitchOrder::new(self.last_order, source, time, length, clock));
+        self.orders.last()
+    }
+
+    /// Removes a switch, before its time or while it is active; returns whether there was one.
+    pub(crate) fn cancel(&mut self, id: u64) -> bool {
+        let known = self.orders.len();
+        self.orders.retain(|order| order.id != id);
+        self.orders.len() < known
+    }
+
+    /// The switches that calls have asked for, in the order of the calls.
+    pub(crate) fn orders(&self) -> &[SwitchOrder] {
+        &self.orders
+    }
+
+    /// Removes the orders that have ended, that another entry has followed, and whose source is
+    /// gone.
+    fn remove_ended_orders(&mut self, station: &StationSettings, now: Timestamp) {
+        let active = self.plan.as_ref().and_then(|plan| plan.active);
+        let follower = active.filter(|active| active.from <= now).map(|active| active.rank());
+        self.orders.retain(|order| {
+            let planned = PlannedSwitch::from(order);
+            let is_followed = || follower.is_some_and(|follower| follower > planned.rank());
+            let has_ended = match planned.until {
+                Some(until) => until <= now,
+                None => planned.from <= now && is_followed(),
+            };
+            !has_ended && order.input(station).is_some()
+        });
     }
 
     /// Plans anew, because the settings have changed, or the station starts anew and knows nothing.
@@ -173,8 +279,9 @@ impl ScheduleState {
     }
 
     /// Whether nothing is left to do once the station has no schedule.
-    pub(crate) const fn is_idle(&self) -> bool {
-        self.plan.is_none() && self.sent.is_none() && self.reported.is_none()
+    pub(crate) fn is_idle(&self) -> bool {
+        let Self { plan, sent, reported, orders, .. } = self;
+        plan.is_none() && sent.is_none() && reported.is_none() && orders.is_empty()
     }
 
     /// The present plan.
@@ -198,12 +305,6 @@ fn is_same(sent: &SwitchSchedule, wanted: &SwitchSchedule, clock: &WallClock) ->
     })
 }
 
-/// A number of its own for each beginning of an entry.
-fn number(occurrence: Occurrence) -> u64 {
-    let seconds = occurrence.from.as_second().unsigned_abs();
-    seconds << ENTRY_BITS | occurrence.entry as u64
-}
-
 fn timestamp(utc: UnixTime) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(utc.as_nanos())).unwrap_or(Timestamp::MAX)
 }
@@ -217,9 +318,6 @@ const SHOWN_ENTRIES: usize = 5;
 
 /// A change is sent again when the wall clock has moved by this much against the station's.
 const TOLERANCE: Span = Span::from_nanos(100_000);
-
-/// Enough for the number of an entry.
-const ENTRY_BITS: u32 = 10;
 
 #[cfg(test)]
 mod tests;

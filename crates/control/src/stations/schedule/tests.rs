@@ -169,3 +169,82 @@ fn the_status_names_the_active_entry_and_the_next_five() {
         ]
     );
 }
+
+#[test]
+fn a_call_is_an_entry_at_its_time_by_the_wall_clock_or_to_the_frame() {
+    let (station, mut state) = (hourly(), ScheduleState::default());
+    let early = clock("06:00:00");
+    state.update(&station, &early);
+    let at = OrderTime::Wall("2027-03-01T06:30:00Z".parse().unwrap());
+    let talk = Some("talk".to_owned());
+    let ten_minutes = Some(Span::from_secs(600));
+    let first = state.order(talk.clone(), at, ten_minutes, &early).unwrap().id;
+    // A frame that begins between two nanoseconds of the wall clock, for all it knows.
+    let frame = minutes(400) + Span::from_nanos(1);
+    let second = state.order(None, OrderTime::Local(frame), None, &early).unwrap().id;
+    assert_ne!(first, second);
+    let update = state.update(&station, &early);
+    assert_eq!(told(&update), [(minutes(360), None, false), (minutes(390), Some(2), true)]);
+    for (time, sent, event) in [
+        ("06:30:00", [(minutes(390), Some(2), true), (minutes(400), None, false)], "+talk"),
+        ("06:40:00", [(minutes(400), None, false), (frame, None, true)], "-talk"),
+        // Automatic selection lasts until the next entry begins.
+        ("06:50:00", [(frame, None, true), (minutes(420), Some(1), true)], "+automatic selection"),
+        (
+            "07:00:00",
+            [(minutes(420), Some(1), true), (minutes(450), Some(2), true)],
+            "-automatic selection+news",
+        ),
+    ] {
+        let update = state.update(&station, &clock(time));
+        assert_eq!(told(&update), sent, "{time}");
+        assert_eq!(events(&update), event, "{time}");
+    }
+    state.update(&station, &clock("07:00:00.1"));
+    assert_eq!(state.orders(), [], "the one has ended, the other was followed by an entry");
+}
+
+#[test]
+fn a_call_is_cancelled_before_its_time_and_while_it_lasts() {
+    let (station, mut state) = (station(""), ScheduleState::default());
+    let at = |time: &str| OrderTime::Wall(format!("2027-03-01T{time}Z").parse().unwrap());
+    let news = || Some("news".to_owned());
+    let now = clock("06:00:00");
+    assert!(state.is_idle());
+    let late = state.order(news(), at("08:00:00"), None, &now).unwrap().id;
+    let early = state.order(news(), at("06:10:00"), None, &now).unwrap().id;
+    assert_eq!(told(&state.update(&station, &now))[1], (minutes(370), Some(1), true));
+    assert!(state.cancel(late) && !state.cancel(late));
+    let update = state.update(&station, &clock("06:10:00"));
+    assert_eq!(
+        (told(&update), events(&update)),
+        (vec![(minutes(370), Some(1), true)], "+news".to_owned())
+    );
+    assert!(state.cancel(early));
+    let update = state.update(&station, &clock("06:20:00"));
+    assert_eq!((update.send, events(&update)), (Some([None; 2]), "-news".to_owned()));
+    assert!(state.is_idle());
+    for _ in 0..MAX_ORDERS {
+        assert!(state.order(news(), at("08:00:00"), None, &now).is_some());
+    }
+    assert!(state.order(news(), at("08:00:00"), None, &now).is_none());
+}
+
+#[test]
+fn a_call_goes_with_the_clock_that_it_names() {
+    let (station, mut state) = (station(""), ScheduleState::default());
+    let now = clock("06:00:00");
+    let at = OrderTime::Wall("2027-03-01T07:00:00Z".parse().unwrap());
+    state.order(Some("news".to_owned()), at, None, &now).unwrap();
+    state.update(&station, &now);
+    // The wall clock is set forward by half an hour.
+    let set = WallClock { utc: clock("06:30:00").utc, ..clock("06:00:01") };
+    let update = state.update(&station, &set);
+    assert_eq!(told(&update)[1].0, minutes(390) + Span::from_secs(1));
+    // A source that the station has no longer.
+    let mut without = station;
+    without.sources.retain(|source| source.name != "news");
+    state.renew(false);
+    let update = state.update(&without, &set);
+    assert_eq!((update.send, state.orders().len()), (Some([None; 2]), 0));
+}
