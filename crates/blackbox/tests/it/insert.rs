@@ -102,31 +102,37 @@ fn with_programme(name: &str) -> (ScratchDir, Vec<Frame>, String) {
     (scratch, frames, source)
 }
 
+/// Stations with programs that pass the programme, delay it, or make it quieter.
+fn processed_stations(scratch: &ScratchDir, source: &str) -> String {
+    let station = |name: &str, source: &str, insert: &str| {
+        format!(
+            "[[station]]\nname = \"{name}\"\ncodec = \"pcm\"\nsources = [\"{source}\"]\n\
+             insert = {insert}\n"
+        )
+    };
+    let pass = program(scratch, "pass", "exec cat");
+    let sox = program(scratch, "sox", "exec sox -q -t wav - -t wav - pad 0.05");
+    let filter = "-f wav -probesize 32 -i pipe:0 -af adelay=50|50 -c:a pcm_f32le -f wav";
+    let line = format!("exec ffmpeg -v error {} pipe:1", filter.replace('|', "\\|"));
+    let ffmpeg = program(scratch, "ffmpeg", &line);
+    let quiet = program(scratch, "quiet", "exec sox -q -t wav - -t wav - vol 0.25");
+    let tone = "tone://?hz=500&dbfs=-6";
+    [
+        station("pass", source, &format!("\"{pass}\"")),
+        station("sox", source, &format!("{{ uri = \"{sox}\", format = \"s16\" }}")),
+        station("ffmpeg", source, &format!("\"{ffmpeg}\"")),
+        station("quiet", tone, &format!("{{ uri = \"{quiet}\", latency = \"600ms\" }}")),
+    ]
+    .concat()
+}
+
 #[test]
 fn the_programme_goes_on_exact_to_the_frame_whatever_happens_to_the_program() {
     retry_after_stall("insert::the_programme_goes_on_exact_to_the_frame", || {
         let _turn = shared_turn();
         let (scratch, frames, source) = with_programme("insert");
-        let station = |name: &str, source: &str, insert: &str| {
-            format!(
-                "[[station]]\nname = \"{name}\"\ncodec = \"pcm\"\nsources = [\"{source}\"]\n\
-                 insert = {insert}\n"
-            )
-        };
-        let pass = program(&scratch, "pass", "exec cat");
-        let sox = program(&scratch, "sox", "exec sox -q -t wav - -t wav - pad 0.05");
-        let filter = "-f wav -probesize 32 -i pipe:0 -af adelay=50|50 -c:a pcm_f32le -f wav";
-        let line = format!("exec ffmpeg -v error {} pipe:1", filter.replace('|', "\\|"));
-        let ffmpeg = program(&scratch, "ffmpeg", &line);
-        let quiet = program(&scratch, "quiet", "exec sox -q -t wav - -t wav - vol 0.25");
-        let tone = "tone://?hz=500&dbfs=-6";
-        let config = [
-            station("pass", &source, &format!("\"{pass}\"")),
-            station("sox", &source, &format!("{{ uri = \"{sox}\", format = \"s16\" }}")),
-            station("ffmpeg", &source, &format!("\"{ffmpeg}\"")),
-            station("quiet", tone, &format!("{{ uri = \"{quiet}\", latency = \"600ms\" }}")),
-        ];
-        let server = AulosServer::start(&scratch, &config.concat()).unwrap();
+        let config = processed_stations(&scratch, &source);
+        let server = AulosServer::start(&scratch, &config).unwrap();
         let mut rpc = Rpc::connect(server.control);
         let names = ["pass", "sox", "ffmpeg", "quiet"];
         wait_for("all programs", PATIENCE, || {
@@ -192,49 +198,49 @@ fn judge_fades(recorded: &[Frame]) {
     assert!(f64::from(*loudest) > 0.99 * amplitude, "it was bypassed");
 }
 
+/// Programs that are no processors: name, URI, further keys of the insert, and the fault.
+fn wrong_programs(scratch: &ScratchDir) -> [(&'static str, String, &'static str, &'static str); 9] {
+    let few = "while head -c 3840; do head -c 3840 >/dev/null; done";
+    [
+        ("ends", program(scratch, "ends", "exec false"), "", "exited"),
+        // In the middle of a frame of eight bytes.
+        (
+            "tears",
+            program(scratch, "tears", "exec head -c 1300003"),
+            ", latency = \"300ms\"",
+            "exited",
+        ),
+        ("says", program(scratch, "says", "exec yes garbage"), "", "format"),
+        ("rate", program(scratch, "rate", "exec sox -q -t wav - -r 44100 -t wav -"), "", "format"),
+        (
+            "floods",
+            program(scratch, "floods", "exec cat /dev/zero"),
+            ", raw = true, delay = 0",
+            "too_many_frames",
+        ),
+        (
+            "halves",
+            program(scratch, "halves", few),
+            ", raw = true, format = \"s16\", delay = 0",
+            "too_few_frames",
+        ),
+        (
+            "noise",
+            program(scratch, "noise", "exec sox -q -t wav - -t wav - synth whitenoise"),
+            "",
+            "unrecognized",
+        ),
+        ("absent", "process:///nowhere/processor".to_owned(), "", "not_started"),
+        ("sleeps", program(scratch, "sleeps", "exec sleep 100"), "", "no_output"),
+    ]
+}
+
 #[test]
 fn a_program_that_does_not_do_its_work_is_bypassed_and_named() {
     retry_after_stall("insert::a_program_that_does_not_do_its_work_is_bypassed", || {
         let _turn = shared_turn();
         let (scratch, frames, source) = with_programme("insert-wrong");
-        let few = "while head -c 3840; do head -c 3840 >/dev/null; done";
-        let programs = [
-            ("ends", program(&scratch, "ends", "exec false"), "", "exited"),
-            // In the middle of a frame of eight bytes.
-            (
-                "tears",
-                program(&scratch, "tears", "exec head -c 1300003"),
-                ", latency = \"300ms\"",
-                "exited",
-            ),
-            ("says", program(&scratch, "says", "exec yes garbage"), "", "format"),
-            (
-                "rate",
-                program(&scratch, "rate", "exec sox -q -t wav - -r 44100 -t wav -"),
-                "",
-                "format",
-            ),
-            (
-                "floods",
-                program(&scratch, "floods", "exec cat /dev/zero"),
-                ", raw = true, delay = 0",
-                "too_many_frames",
-            ),
-            (
-                "halves",
-                program(&scratch, "halves", few),
-                ", raw = true, format = \"s16\", delay = 0",
-                "too_few_frames",
-            ),
-            (
-                "noise",
-                program(&scratch, "noise", "exec sox -q -t wav - -t wav - synth whitenoise"),
-                "",
-                "unrecognized",
-            ),
-            ("absent", "process:///nowhere/processor".to_owned(), "", "not_started"),
-            ("sleeps", program(&scratch, "sleeps", "exec sleep 100"), "", "no_output"),
-        ];
+        let programs = wrong_programs(&scratch);
         let config = programs.each_ref().map(|(name, uri, more, _)| {
             format!(
                 "[[station]]\nname = \"{name}\"\ncodec = \"pcm\"\nsources = [\"{source}\"]\n\

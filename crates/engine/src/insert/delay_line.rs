@@ -78,6 +78,6 @@ mod tests {
         line.write(MediaTime(3), &[1.0; 24]);
         let mut out = [0.0; 10];
         line.read(MediaTime(0), &mut out);
-        assert_eq!(out, [1.0; 10]);
+        assert_eq!(out[..], [1.0; 10][..]);
     }
 }

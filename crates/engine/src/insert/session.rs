@@ -214,7 +214,7 @@ impl InsertSession {
                     self.fault = self.fault.or(Some(InsertFault::NotReading));
                 }
                 self.next = Some(block.pts + block.frames());
-                self.origin.get_or_insert(offset(block.pts.0, self.given));
+                self.origin.get_or_insert_with(|| offset(block.pts.0, self.given));
                 into.extend_from_slice(block.samples());
                 self.given += block.frames().0;
                 true

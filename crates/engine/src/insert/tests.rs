@@ -108,7 +108,7 @@ impl World {
             self.faults.push(fault);
             self.session.stop();
         }
-        if self.now.as_nanos() / 10_000_000 % 2 == 0 {
+        if (self.now.as_nanos() / 10_000_000).is_multiple_of(2) {
             let start = self.dry.len();
             let sine = (start..start + QUANTUM.as_usize())
                 .map(|at| (0.5 * (at as f64 * 0.031).sin()) as f32);
