@@ -60,6 +60,7 @@ impl LiveResponse {
         (!matches!(self, Self::TitleUpdated | Self::Methods)).then(|| reason.trim_end())
     }
 
+    #[allow(clippy::too_many_lines, reason = "a table")]
     const fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::TitleUpdated => (
