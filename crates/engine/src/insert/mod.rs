@@ -18,6 +18,7 @@
 //! it returns is held below the ceiling.
 
 mod bypass;
+mod config;
 mod delay_line;
 mod probe;
 mod session;
@@ -29,28 +30,12 @@ use aulos_dsp::Crossfade;
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Pooled};
 
+pub use config::InsertConfig;
 pub use session::{InsertFault, InsertSession, SessionStatus};
 
 use crate::loudness_processor::RealFrameHistory;
 use bypass::{Arrival, Bypass, MAX_LATENCY};
 use delay_line::DelayLine;
-
-/// Configuration of an insert.
-#[derive(Clone, Copy, Debug)]
-pub struct InsertConfig {
-    /// The station's sample rate.
-    pub rate: SampleRate,
-    /// The station's channels.
-    pub layout: ChannelLayout,
-    /// Frames per quantum of the station.
-    pub quantum: Frames,
-    /// The latency of the insert, kept from the first frame on, up to two seconds; `None` finds it
-    /// by measurement.
-    pub latency: Option<Span>,
-    /// The delay of the program's sound against its input, in frames; `None` finds it by a signal
-    /// that is sent through the program before the programme.
-    pub delay: Option<Frames>,
-}
 
 /// State of an insert; a plain copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use aulos_core::{Block, Frames, Instant, MediaTime, Span};
 use aulos_rt::ring::{Consumer, Producer};
 use aulos_rt::{Pool, Pooled};
 
-use super::InsertConfig;
+use super::config::InsertConfig;
 use super::probe::{LatencyProbe, MAX_DELAY, ProbeResult};
 
 /// Why a program is ended, or has ended.

@@ -1,17 +1,14 @@
-//! The insert of a station: its program on a reactor, and what is reported of it.
-
-use std::path::PathBuf;
+//! The insert of a station: its program on a reactor.
 
 use aulos_config::{InsertSettings, StationSettings};
-use aulos_control::backend::{InsertFault, InsertReport, InsertStatus};
-use aulos_core::{Frames, Instant, SampleSpec};
+use aulos_core::{Frames, SampleSpec};
 use aulos_engine::insert::{Insert, InsertConfig, insert};
 use aulos_io::feed::{
-    FeedState, InsertFeedStatus, InsertFeeder, InsertOutput, InsertProgram, LogLine, ProcessConfig,
+    InsertFeedStatus, InsertFeeder, InsertOutput, InsertProgram, LogLine, ProcessConfig,
     split_arguments,
 };
-use aulos_rt::LatestReader;
 
+use super::insert_monitor::InsertMonitor;
 use super::state::AudioState;
 use crate::feeder::log_line;
 
@@ -40,57 +37,4 @@ pub(super) fn open(
     inner.context.add_feeder(Box::new(feeder));
     let monitor = InsertMonitor { state, program: settings.path.clone(), spec: station.spec };
     (stage, monitor)
-}
-
-/// The state of the program.
-#[derive(Debug)]
-pub(super) struct InsertMonitor {
-    state: LatestReader<InsertFeedStatus>,
-    program: PathBuf,
-    spec: SampleSpec,
-}
-
-impl InsertMonitor {
-    /// The report, with the state of the stage.
-    pub(super) fn report(&mut self, now: Instant, stage: InsertStatus) -> InsertReport {
-        let program = *self.state.read();
-        InsertReport {
-            stage,
-            program,
-            latency: self.spec.rate.span(stage.latency),
-            problem: program.fault.map(|fault| self.problem(fault, &program)),
-            retry_in: program.retry_at.map(|at| at.since(now)),
-        }
-    }
-
-    fn problem(&self, fault: InsertFault, status: &InsertFeedStatus) -> String {
-        let text = match fault {
-            InsertFault::NotStarted => {
-                let problem = FeedState::Failed(status.error).program_problem(&self.program);
-                return problem.unwrap_or_else(|| "the program cannot be started".to_owned());
-            }
-            InsertFault::Exited => {
-                let exit = status.exit.map(|exit| exit.to_string());
-                return exit.unwrap_or_else(|| "the program has exited".to_owned());
-            }
-            InsertFault::NoOutput => {
-                let limit = InsertFault::SILENCE_LIMIT.as_millis();
-                return format!("the program has written nothing for {limit} ms");
-            }
-            InsertFault::Format => {
-                let (hz, channels) = (self.spec.rate.hz(), self.spec.layout.channels());
-                return format!(
-                    "the output of the program is no WAVE of {hz} Hz with {channels} channels"
-                );
-            }
-            InsertFault::TooManyFrames => "the program writes more frames than it reads",
-            InsertFault::TooFewFrames => "the program writes fewer frames than it reads",
-            InsertFault::Unrecognized => {
-                "the output of the program is no version of its input; `delay` states its delay"
-            }
-            InsertFault::NotReading => "the program has not read in time",
-            _ => fault.name(),
-        };
-        text.to_owned()
-    }
 }

@@ -6,6 +6,7 @@
 mod announcements;
 mod encoding;
 mod insert;
+mod insert_monitor;
 mod listen;
 mod log_watch;
 mod mount_monitor;

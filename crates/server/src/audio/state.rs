@@ -14,7 +14,7 @@ use aulos_io::reactor::{ReactorPool, StationDescriptor};
 use aulos_io::{CodecPool, WorkerTaskId, Workers};
 
 use super::announcements::StationAnnouncements;
-use super::insert::InsertMonitor;
+use super::insert_monitor::InsertMonitor;
 use super::mount_monitor::MountMonitor;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
