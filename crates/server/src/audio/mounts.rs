@@ -190,7 +190,7 @@ pub(super) fn start(
 }
 
 /// Moves the listeners of one mount to another one of its format; false if it is of another.
-pub(super) fn move_listeners(from: &str, to: &str, inner: &mut AudioState) -> bool {
+pub(super) fn move_listeners(from: &str, to: &str, inner: &AudioState) -> bool {
     let find = |name: &str| {
         let mut stations = inner.stations.iter().enumerate();
         stations.find_map(|(number, running)| {

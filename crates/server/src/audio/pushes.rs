@@ -7,7 +7,7 @@ use aulos_io::reactor::{ListenerOptions, SrtPush};
 use aulos_proto::icecast::StreamMetadata;
 
 use super::renditions;
-use super::running_push::{RunningPush, RunningPushKind, RunningSrtPush};
+use super::running_push::{RunningPush, RunningPushKind};
 use super::sources::srt::make_link;
 use super::state::{AudioState, take_matching};
 use crate::push::{OpenedPush, PushHandles};
@@ -125,7 +125,7 @@ fn start_push(
             inner.background_tasks.push(task);
             RunningPushKind::Icecast { opened, watch, titles }
         }
-        PushTarget::Srt(_) => RunningPushKind::Srt(RunningSrtPush::default()),
+        PushTarget::Srt(_) => RunningPushKind::Srt(Box::default()),
     };
     RunningPush { config: push.clone(), kind }
 }

@@ -27,7 +27,7 @@ pub(super) enum RunningPushKind {
         watch: PushStatusHandle,
         titles: watch::Sender<Arc<str>>,
     },
-    Srt(RunningSrtPush),
+    Srt(Box<RunningSrtPush>),
 }
 
 /// A push over SRT, which is added to a reactor for each run of its station.

@@ -72,9 +72,7 @@ fn run(
         Some(mount) => mounts::encoding(config, mount, readers),
         None => EncodingHandles::new(config, &config.name, readers)?,
     };
-    let last_resort = config.last_resort.as_ref();
-    let last_resort =
-        last_resort.map(|sound| sources::last_resort(sound, config, parts.quantum)).transpose()?;
+    let last_resort = sources::last_resort(config, parts.quantum)?;
     let EncodingHandles { encoder, quantum, pool, mut outputs, channel, mut taps } = parts;
     let OpenedInputs { inputs, monitors, frames } =
         sources::open_all(config, (quantum, &channel), inner)?;

@@ -283,7 +283,7 @@ pub(super) const STATIONS: &[Metric] = &[
         },
     ),
     counter("aulos_insert_starts_total", "Starts of the insert's program.", |one, series| {
-        series.set(insert(one).map(|insert| insert.program.starts))
+        series.set(insert(one).map(|insert| insert.program.starts));
     }),
     counter(
         "aulos_insert_faults_total",

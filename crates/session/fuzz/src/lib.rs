@@ -14,7 +14,10 @@ use aulos_proto::packets::{FormatHint, PacketSplitter, SplitterEvent};
 use aulos_session::mount::{FrameFormat, MountCodec, MountFormat, MountStream};
 
 /// All targets by name, which is also the name of the corpus.
-pub const TARGETS: [(&str, fn(&[u8])); 1] = [("mount", mount)];
+pub const TARGETS: [(&str, FuzzTarget); 1] = [("mount", mount)];
+
+/// Accepts any bytes, and panics when a property is violated.
+pub type FuzzTarget = fn(&[u8]);
 
 /// A mount whose sources send anything: what listeners get is whole frames or pages, no MP3 frame
 /// needs data that are not there, and every Ogg link but the last one ends.

@@ -178,7 +178,7 @@ fn a_call_is_an_entry_at_its_time_by_the_wall_clock_or_to_the_frame() {
     let at = OrderTime::Wall("2027-03-01T06:30:00Z".parse().unwrap());
     let talk = Some("talk".to_owned());
     let ten_minutes = Some(Span::from_secs(600));
-    let first = state.order(talk.clone(), at, ten_minutes, &early).unwrap().id;
+    let first = state.order(talk, at, ten_minutes, &early).unwrap().id;
     // A frame that begins between two nanoseconds of the wall clock, for all it knows.
     let frame = minutes(400) + Span::from_nanos(1);
     let second = state.order(None, OrderTime::Local(frame), None, &early).unwrap().id;

@@ -106,12 +106,9 @@ pub(super) fn log_obstacles(inner: &mut AudioState) {
     }
 }
 
-/// Opens the last resort. A file is decoded completely and kept in memory.
-pub(super) fn last_resort(
-    config: &SourceConfig,
-    station: &StationSettings,
-    quantum: Frames,
-) -> io::Result<Input> {
+/// Opens the last resort, if there is one. A file is decoded completely and kept in memory.
+pub(super) fn last_resort(station: &StationSettings, quantum: Frames) -> io::Result<Option<Input>> {
+    let Some(config) = &station.last_resort else { return Ok(None) };
     let sound: Box<dyn Source> = match config {
         SourceConfig::Generated(GeneratedSource { generator, spec }) => {
             generator.source(*spec, quantum)
@@ -122,7 +119,8 @@ pub(super) fn last_resort(
             return Err(io::Error::other(message));
         }
     };
-    Ok(Input::new(sound, station.spec.rate, station.spec.layout, InputConfig::default()))
+    let input = Input::new(sound, station.spec.rate, station.spec.layout, InputConfig::default());
+    Ok(Some(input))
 }
 
 fn load_recording(path: &Path, raw: Option<SampleSpec>) -> io::Result<LoopSource> {
