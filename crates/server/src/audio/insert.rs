@@ -2,7 +2,8 @@
 
 use aulos_config::{InsertSettings, StationSettings};
 use aulos_core::{Frames, SampleSpec};
-use aulos_engine::insert::{Insert, InsertConfig, insert};
+use aulos_engine::insert::{InsertConfig, insert};
+use aulos_engine::station::Station;
 use aulos_io::feed::{
     InsertFeedStatus, InsertFeeder, InsertOutput, InsertProgram, LogLine, ProcessConfig,
     split_arguments,
@@ -12,14 +13,15 @@ use super::insert_monitor::InsertMonitor;
 use super::state::AudioState;
 use crate::feeder::log_line;
 
-/// Starts the program of an insert; returns the stage for the station.
-pub(super) fn open(
-    settings: &InsertSettings,
-    station: &StationSettings,
+/// Starts the program of a station's insert and gives its stage to the station, if it has one.
+pub(super) fn start(
+    config: &StationSettings,
     quantum: Frames,
+    station: &mut Station,
     inner: &mut AudioState,
-) -> (Insert, InsertMonitor) {
-    let SampleSpec { rate, layout, .. } = station.spec;
+) -> Option<InsertMonitor> {
+    let settings = config.insert.as_ref()?;
+    let SampleSpec { rate, layout, .. } = config.spec;
     let InsertSettings { latency, delay, .. } = *settings;
     let (stage, session) = insert(InsertConfig { rate, layout, quantum, latency, delay });
     let program = InsertProgram {
@@ -35,6 +37,6 @@ pub(super) fn open(
     let (publisher, state) = aulos_rt::latest(InsertFeedStatus::default());
     let feeder = InsertFeeder::new(program, session, publisher, inner.seeds.next_u64());
     inner.context.add_feeder(Box::new(feeder));
-    let monitor = InsertMonitor { state, program: settings.path.clone(), spec: station.spec };
-    (stage, monitor)
+    station.set_insert(stage);
+    Some(InsertMonitor { state, program: settings.path.clone(), spec: config.spec })
 }

@@ -98,11 +98,7 @@ fn run(
     if let Some(sound) = last_resort {
         station.set_last_resort(sound);
     }
-    let insert = config.insert.as_ref().map(|settings| {
-        let (stage, monitor) = insert::open(settings, config, quantum, inner);
-        station.set_insert(stage);
-        monitor
-    });
+    let insert = insert::start(config, quantum, &mut station, inner);
     let place = inner.workers.add(station);
     inner.station_runs += 1;
     let pushes = pushes::start(config, inner);
