@@ -13,12 +13,13 @@ pub(crate) mod rpc;
 mod aulos;
 mod logs;
 mod snapcast;
+mod switches;
 
 use crate::methods::method::Method;
 pub use aulos::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
 
 /// All methods, by subject, in the order of the reference.
-pub(crate) const SECTIONS: [(&str, &[Method]); 14] = [
+pub(crate) const SECTIONS: [(&str, &[Method]); 15] = [
     ("Server", snapcast::SERVER),
     ("Clients", snapcast::CLIENTS),
     ("Groups", snapcast::GROUPS),
@@ -29,6 +30,7 @@ pub(crate) const SECTIONS: [(&str, &[Method]); 14] = [
     ("Volume and channels", aulos::VOLUME),
     ("Presets", aulos::PRESETS),
     ("Sources and hooks", aulos::SOURCES),
+    ("Switches at a time", switches::SWITCHES),
     ("Announcements", aulos::ANNOUNCEMENTS),
     ("Relays", aulos::RELAYS),
     ("Recordings", aulos::RECORDINGS),

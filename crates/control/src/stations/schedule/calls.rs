@@ -1,16 +1,12 @@
 //! `Aulos.SwitchAt`, `Aulos.CancelSwitch` and `Aulos.GetSwitches`.
 
-use std::borrow::Cow;
-
-use aulos_config::{ScheduleSettings, StationSettings};
 use aulos_core::MediaTime;
 use aulos_proto::snap::control::RpcError;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use super::order::{MAX_ORDERS, OrderTime};
-use super::timestamp;
+use super::occurrence::timestamp;
+use super::order::{MAX_ORDERS, OrderTime, zone};
 use crate::control::context::CallContext;
 use crate::methods::params::Params;
 use crate::methods::rpc::{MethodResult, internal_error};
@@ -95,14 +91,6 @@ fn order_time(
         )));
     }
     Ok(time)
-}
-
-/// The schedule whose zone the times of a station are written in; UTC without one.
-pub(super) fn zone(station: &StationSettings) -> Cow<'_, ScheduleSettings> {
-    match &station.schedule {
-        Some(settings) => Cow::Borrowed(settings),
-        None => Cow::Owned(ScheduleSettings { zone: TimeZone::UTC, entries: Vec::new() }),
-    }
 }
 
 const EXAMPLE: &str = "a time as in 2026-12-24T18:00:00+01:00, or `in_s` or `frame`";

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use aulos_config::{ScheduleSettings, StationSettings};
 use aulos_core::Span;
-use aulos_engine::recorder::{UnixTime, WallClock};
+use aulos_engine::recorder::WallClock;
 use aulos_engine::switch::{MAX_SCHEDULED_CHANGES, ScheduledChange, SwitchSchedule};
 use jiff::Timestamp;
 
 use crate::hooks::HookEvent;
-use occurrence::{active, rfc3339, upcoming};
-use order::{MAX_ORDERS, OrderTime, PlannedItem, PlannedSwitch, SwitchOrder};
+use occurrence::{active, rfc3339, timestamp, unix_time, upcoming};
+use order::{MAX_ORDERS, OrderTime, PlannedItem, PlannedSwitch, SwitchOrder, zone};
 
 /// What a schedule says from a moment until the next change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl ScheduleState {
         let now = timestamp(clock.utc);
         self.orders.iter_mut().for_each(|order| order.follow(clock));
         self.remove_ended_orders(station, now);
-        let settings = calls::zone(station);
+        let settings = zone(station);
         let settings =
             (station.schedule.is_some() || !self.orders.is_empty()).then_some(&*settings);
         self.plan = settings.map(|settings| match self.plan.take() {
@@ -303,14 +303,6 @@ fn is_same(sent: &SwitchSchedule, wanted: &SwitchSchedule, clock: &WallClock) ->
         (None, None) => true,
         _ => false,
     })
-}
-
-fn timestamp(utc: UnixTime) -> Timestamp {
-    Timestamp::from_nanosecond(i128::from(utc.as_nanos())).unwrap_or(Timestamp::MAX)
-}
-
-fn unix_time(at: Timestamp) -> UnixTime {
-    UnixTime::from_nanos(i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX))
 }
 
 /// Entries to come in the status.

@@ -6,6 +6,7 @@
 //! time: an hour has 3,600 seconds on every day.
 
 use aulos_config::{ScheduleDays, ScheduleEntry, ScheduleSettings};
+use aulos_engine::recorder::UnixTime;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
@@ -68,6 +69,16 @@ pub(crate) fn upcoming(
 /// A moment with the offset of the schedule's zone, after RFC 3339.
 pub(crate) fn rfc3339(settings: &ScheduleSettings, at: Timestamp) -> String {
     at.display_with_offset(settings.zone.to_offset(at)).to_string()
+}
+
+/// A moment of the wall clock.
+pub(super) fn timestamp(utc: UnixTime) -> Timestamp {
+    Timestamp::from_nanosecond(i128::from(utc.as_nanos())).unwrap_or(Timestamp::MAX)
+}
+
+/// The same for the audio side.
+pub(super) fn unix_time(at: Timestamp) -> UnixTime {
+    UnixTime::from_nanos(i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX))
 }
 
 /// The last occurrence of an entry that has begun, unless it has ended.

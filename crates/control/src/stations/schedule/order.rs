@@ -3,14 +3,16 @@
 //! An order counts as an entry of the schedule that begins at its time. It is kept until it has
 //! ended, and not over a restart of the server.
 
+use std::borrow::Cow;
+
 use aulos_config::{ScheduleSettings, StationSettings};
 use aulos_core::{Instant, Span};
 use aulos_engine::recorder::WallClock;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::occurrence::{Occurrence, rfc3339};
-use super::{timestamp, unix_time};
+use super::occurrence::{Occurrence, rfc3339, timestamp, unix_time};
 
 /// A switch that a call has asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +139,14 @@ impl From<Occurrence> for PlannedSwitch {
 impl From<&SwitchOrder> for PlannedSwitch {
     fn from(order: &SwitchOrder) -> Self {
         Self { item: PlannedItem::Order(order.id), from: order.from, until: order.until() }
+    }
+}
+
+/// The schedule whose zone the times of a station are written in; UTC without one.
+pub(super) fn zone(station: &StationSettings) -> Cow<'_, ScheduleSettings> {
+    match &station.schedule {
+        Some(settings) => Cow::Borrowed(settings),
+        None => Cow::Owned(ScheduleSettings { zone: TimeZone::UTC, entries: Vec::new() }),
     }
 }
 
