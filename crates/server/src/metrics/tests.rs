@@ -27,7 +27,7 @@ use super::{ProcessStatistics, RequestCount, Scrape};
 const MOST_SERIES: [(&str, usize); 9] = [
     ("the server, without the rows below", 203),
     ("a station", 96),
-    ("a source", 31),
+    ("a source", 41),
     ("a recorder", 20),
     ("a push", 6),
     ("an RTP output", 5),
