@@ -34,8 +34,10 @@ pub enum SegmentItem {
 pub struct SegmentFeedState {
     /// Media that was released so far.
     pub released: Span,
-    /// Media that is held.
-    pub reserve: Span,
+    /// Bytes that were released so far.
+    pub released_bytes: u64,
+    /// Segments that were released so far.
+    pub released_segments: u64,
     /// How often no media was left.
     pub dry_runs: u64,
     /// Parts per million by which media is released faster than our clock runs.
@@ -79,6 +81,8 @@ pub struct SegmentFeed {
     before: Span,
     received: Span,
     released: Span,
+    released_bytes: u64,
+    released_segments: u64,
     has_ended: bool,
 }
 
@@ -108,6 +112,8 @@ pub fn segment_channel(target: Span) -> (SegmentQueue, SegmentFeed) {
         before: Span::ZERO,
         received: Span::ZERO,
         released: Span::ZERO,
+        released_bytes: 0,
+        released_segments: 0,
         has_ended: false,
     };
     (SegmentQueue { items: sender, state: reader }, feed)
@@ -117,16 +123,18 @@ impl SegmentFeed {
     /// Releases what is due at `now` and fits.
     pub(super) fn feed(&mut self, now: Instant, writer: &mut StreamWriter) -> SegmentFeedStatus {
         let is_abandoned = self.receive();
-        let is_complete = self.has_ended || is_abandoned;
+        // A full queue is all that can be had, whatever its segments say that they last.
+        let is_complete = self.has_ended || is_abandoned || self.queue.len() == MAX_ITEMS;
         let pacer = self.pacer.get_or_insert_with(|| SegmentPacer::new(self.target, now));
         let reserve = self.received - self.released;
         let due = pacer.due(now, self.released, reserve, is_complete);
         let (dry_runs, pace_ppm) = (pacer.dry_runs(), pacer.pace_ppm());
         self.release(due, writer);
-        let reserve = self.received - self.released;
+        let Self { released, released_bytes, released_segments, .. } = *self;
         self.state.publish(SegmentFeedState {
-            released: self.released,
-            reserve,
+            released,
+            released_bytes,
+            released_segments,
             dry_runs,
             pace_ppm,
         });
@@ -167,7 +175,9 @@ impl SegmentFeed {
             }
             let wanted = bytes_due(front, due - self.before);
             let fresh = front.bytes.get(self.written..wanted).unwrap_or_default();
-            self.written += writer.write(fresh);
+            let written = writer.write(fresh);
+            self.written += written;
+            self.released_bytes += written as u64;
             if self.written < wanted {
                 return;
             }
@@ -177,6 +187,7 @@ impl SegmentFeed {
                 return;
             }
             (self.before, self.is_begun, self.written) = (end, false, 0);
+            self.released_segments += 1;
             self.queue.pop_front();
         }
     }

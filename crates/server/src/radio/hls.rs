@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_control::backend::HlsSourceState;
+use aulos_control::backend::{HlsSourceState, RadioPhase};
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::feed::{HttpFeederCommand, SegmentItem, SegmentQueue, StreamState, segment_channel};
 use aulos_proto::titles::TrackMetadata;
-use aulos_session::hls_source::{HlsAddress, HlsClient, HlsInput, HlsOutput};
+use aulos_session::hls_source::{HeldMedia, HlsAddress, HlsClient, HlsInput, HlsOutput};
 use aulos_session::radio::{RadioError, RadioInfo};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -20,13 +20,14 @@ use super::{POLL_INTERVAL, PlayEnd, RadioTask};
 /// An HLS stream that is played.
 struct HlsPlayback {
     client: HlsClient,
+    about: RadioInfo,
     fetching: Option<Pin<Box<dyn Future<Output = HlsInput> + Send>>>,
     /// There once the target duration is known.
     queue: Option<SegmentQueue>,
     /// What the queue has no room for.
     waiting: VecDeque<SegmentItem>,
-    /// Media that was passed on so far.
-    sent: Span,
+    /// What was passed on so far.
+    sent: HeldMedia,
     /// Titles, and the media before them.
     titles: VecDeque<(Span, TrackMetadata)>,
     has_ended: bool,
@@ -36,14 +37,14 @@ impl RadioTask {
     /// Plays the stream at `address` until it fails, ends, or is not needed any more.
     pub(super) async fn play_hls(&mut self, address: HlsAddress) -> PlayEnd {
         let about = RadioInfo { url: Some(address.url.to_string()), ..RadioInfo::default() };
-        self.record_start(about);
         let client = HlsClient::new(address, self.variant, SystemClock::now());
         let mut playback = HlsPlayback {
             client,
+            about,
             fetching: None,
             queue: None,
             waiting: VecDeque::new(),
-            sent: Span::ZERO,
+            sent: HeldMedia::default(),
             titles: VecDeque::new(),
             has_ended: false,
         };
@@ -103,11 +104,15 @@ impl RadioTask {
                             return Some(RadioError::Busy);
                         }
                         playback.queue = Some(queue);
+                        self.record_start(playback.about.clone());
                     }
-                    playback.sent += segment.missing + segment.duration;
+                    let sent = &mut playback.sent;
+                    sent.media += segment.missing + segment.duration;
+                    sent.bytes += segment.bytes.len() as u64;
+                    sent.segments += 1;
                     playback.waiting.push_back(SegmentItem::Segment(segment));
                 }
-                HlsOutput::Title(title) => playback.titles.push_back((playback.sent, title)),
+                HlsOutput::Title(title) => playback.titles.push_back((playback.sent.media, title)),
                 HlsOutput::Ended => {
                     playback.has_ended = true;
                     playback.waiting.push_back(SegmentItem::End);
@@ -138,8 +143,13 @@ impl RadioTask {
         }
         if let Some(queue) = &mut playback.queue {
             let feed = queue.state();
-            let waiting = playback.sent - feed.released;
-            playback.client.handle_input(now, HlsInput::Reserve(waiting));
+            let HeldMedia { media, bytes, segments } = playback.sent;
+            let held = HeldMedia {
+                media: media - feed.released,
+                bytes: bytes.saturating_sub(feed.released_bytes),
+                segments: segments.saturating_sub(feed.released_segments),
+            };
+            playback.client.handle_input(now, HlsInput::Held(held));
             while let Some((at, _)) = playback.titles.front()
                 && *at <= feed.released
                 && let Some((_, title)) = playback.titles.pop_front()
@@ -148,14 +158,14 @@ impl RadioTask {
             }
             let counts = playback.client.status();
             self.watch.change(|published| {
-                let (reserve, dry_runs) = (waiting, feed.dry_runs);
+                let (reserve, dry_runs) = (held.media, feed.dry_runs);
                 let pace_ppm = feed.pace_ppm;
                 published.hls = Some(HlsSourceState { counts, reserve, dry_runs, pace_ppm });
             });
         }
         let is_over = playback.has_ended && playback.waiting.is_empty() && state.finished;
         if is_over {
-            self.watch.change(|state| state.phase = aulos_control::backend::RadioPhase::Finished);
+            self.watch.change(|state| state.phase = RadioPhase::Finished);
         }
         (is_over || self.orders.is_closed()).then_some(PlayEnd::Finished)
     }

@@ -55,8 +55,20 @@ pub enum HlsInput {
     },
     /// It could not be fetched.
     Failed(RadioError),
-    /// So much media is held behind this client.
-    Reserve(Span),
+    /// So much is held behind this client.
+    Held(HeldMedia),
+}
+
+/// What was given out and is not released yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "what limits it")]
+pub struct HeldMedia {
+    /// Its duration.
+    pub media: Span,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The number of segments.
+    pub segments: u64,
 }
 
 /// What to do.
@@ -135,7 +147,7 @@ pub struct HlsClient {
     keys: VecDeque<(HttpUrl, [u8; 16])>,
     /// What precedes the segments now, and whether it has been given out.
     map: Option<(Arc<SegmentMap>, Vec<u8>, bool)>,
-    reserve: Span,
+    held: HeldMedia,
     is_over: bool,
     status: HlsSourceStatus,
     outputs: VecDeque<HlsOutput>,
@@ -156,7 +168,7 @@ impl HlsClient {
             retry_at: None,
             keys: VecDeque::new(),
             map: None,
-            reserve: Span::ZERO,
+            held: HeldMedia::default(),
             is_over: false,
             status: HlsSourceStatus::default(),
             outputs: VecDeque::new(),
@@ -171,8 +183,8 @@ impl HlsClient {
             return;
         }
         let result = match input {
-            HlsInput::Reserve(reserve) => {
-                self.reserve = reserve;
+            HlsInput::Held(held) => {
+                self.held = held;
                 Ok(())
             }
             HlsInput::Failed(error) => self.handle_failure(now, error),
@@ -245,7 +257,10 @@ impl HlsClient {
                 let url = self.address.url.clone();
                 return self.fetch(Activity::Playlist, url, None, MAX_M3U8_BYTES);
             }
-            let wants_more = self.reserve < media.target * RESERVE_TARGETS;
+            let HeldMedia { media: reserve, bytes, segments } = self.held;
+            let wants_more = reserve < media.target * RESERVE_TARGETS
+                && bytes < MAX_HELD_BYTES
+                && segments < MAX_HELD_SEGMENTS;
             let Some(queued) = media.queue.front() else {
                 if media.is_ended {
                     self.is_over = true;
@@ -408,7 +423,9 @@ impl HlsClient {
         self.status.segments += 1;
         self.outputs.extend(queued.segment.title.map(HlsOutput::Title));
         let duration = queued.segment.duration;
-        self.reserve += duration;
+        self.held.media += missing + duration;
+        self.held.bytes += bytes.len() as u64;
+        self.held.segments += 1;
         self.outputs.push_back(HlsOutput::Segment(HlsSegment { bytes, duration, missing, begins }));
         Ok(())
     }
@@ -485,6 +502,11 @@ impl From<HlsError> for RadioError {
 /// The reserve beyond which nothing is fetched, in target durations: more than a live playlist
 /// offers from where playback begins.
 const RESERVE_TARGETS: i64 = 6;
+
+/// What is held at most, however much a playlist says that it lasts: 32 s of FLAC in 24 bits and
+/// 96 kHz and one more segment, or segments of a tenth of a second.
+const MAX_HELD_BYTES: u64 = 16 * 1_024 * 1_024;
+const MAX_HELD_SEGMENTS: u64 = 60;
 
 /// The largest answers. 16 MiB are 30 s of FLAC in 24 bits and 96 kHz.
 const MAX_SEGMENT_BYTES: usize = 16 * 1_024 * 1_024;

@@ -20,7 +20,7 @@ mod tests;
 mod variant;
 
 pub use client::{
-    HlsAddress, HlsClient, HlsInput, HlsOutput, HlsRequest, HlsSegment, HlsSourceStatus,
+    HeldMedia, HlsAddress, HlsClient, HlsInput, HlsOutput, HlsRequest, HlsSegment, HlsSourceStatus,
 };
 pub use error::HlsError;
 pub use pacer::SegmentPacer;

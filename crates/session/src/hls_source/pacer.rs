@@ -52,9 +52,7 @@ impl SegmentPacer {
     /// released and `reserve` more is there; `is_complete` when no more will come.
     pub fn due(&mut self, now: Instant, released: Span, reserve: Span, is_complete: bool) -> Span {
         match self.state {
-            State::Filling(wanted, dry_at)
-                if reserve >= wanted || (is_complete && reserve > Span::ZERO) =>
-            {
+            State::Filling(wanted, dry_at) if reserve >= wanted || is_complete => {
                 // What has been played meanwhile of the lead.
                 let ahead = dry_at.map_or(LEAD, |at| now.since(at).min(LEAD));
                 self.state = State::Running { at: now, media: nanos(released + ahead) };

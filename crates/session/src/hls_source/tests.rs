@@ -78,7 +78,7 @@ impl World {
         self.now = self.client.poll_timeout().unwrap().max(self.now);
         self.client.handle_timeout(self.now);
         // What was given out is played.
-        self.client.handle_input(self.now, HlsInput::Reserve(Span::ZERO));
+        self.client.handle_input(self.now, HlsInput::Held(HeldMedia::default()));
         self.settle();
         self.now - begun
     }
