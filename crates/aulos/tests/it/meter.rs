@@ -243,7 +243,7 @@ fn a_stream_that_cannot_be_decoded_ends_with_the_reason() {
     let mut transport = vec![0xff; 188];
     transport[..4].copy_from_slice(&[0x47, 0x40, 0x00, 0x10]);
     for (bytes, reason) in
-        [(mp4, "MP4"), (webm, "Matroska and WebM"), (transport, "MPEG transport streams")]
+        [(mp4, "MP4"), (webm, "Matroska and WebM"), (transport, "the transport stream has no sound")]
     {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/live", listener.local_addr().unwrap());
