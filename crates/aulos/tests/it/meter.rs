@@ -242,9 +242,11 @@ fn a_stream_that_cannot_be_decoded_ends_with_the_reason() {
     let webm = b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\xf7\x81\x01\x42\xf2\x81\x04".to_vec();
     let mut transport = vec![0xff; 188];
     transport[..4].copy_from_slice(&[0x47, 0x40, 0x00, 0x10]);
-    for (bytes, reason) in
-        [(mp4, "MP4"), (webm, "Matroska and WebM"), (transport, "the transport stream has no sound")]
-    {
+    for (bytes, reason) in [
+        (mp4, "MP4"),
+        (webm, "Matroska and WebM"),
+        (transport, "the transport stream has no sound"),
+    ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/live", listener.local_addr().unwrap());
         // It serves every connection until the end of the test.
