@@ -57,7 +57,7 @@ fn promtool(program: &Path, arguments: &[&str], input: &str) -> Result<(), Strin
     if output.status.success() { Ok(()) } else { Err(printed) }
 }
 
-/// A server with two stations, a recorder and a player that reports its error.
+/// A server with two stations, a recorder, an insert, and a player that reports its error.
 struct Scene {
     server: AulosServer,
     player: Process,
@@ -71,7 +71,8 @@ impl Scene {
         let config = format!(
             "[[station]]\nname = \"music\"\nnormalize = \"r128\"\nrecord = {{ dir = \"{}\" }}\n\
              sources = [\"pipe://{}\", \"demo://\"]\n\
-             [[station]]\nname = \"a \\\"quoted\\\" one\"\nsources = [\"demo://\"]\n",
+             [[station]]\nname = \"a \\\"quoted\\\" one\"\nsources = [\"demo://\"]\n\
+             insert = \"process:///bin/cat\"\n",
             scratch.join("recordings").display(),
             scratch.join("fifo").display(),
         );
