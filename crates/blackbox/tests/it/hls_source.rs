@@ -85,7 +85,7 @@ const FORMATS: [(&str, &str); 6] = [
     ("ts-aes", "-c:a aac -b:a 128k -hls_enc 1 -hls_enc_key 000102030405060708090a0b0c0d0e0f"),
     ("mp4-aac", "-c:a aac -b:a 128k -hls_segment_type fmp4"),
     ("mp4-flac", "-c:a flac -strict -2 -hls_segment_type fmp4"),
-    ("range-flac", "-c:a flac -strict -2 -hls_segment_type fmp4 -hls_flags single_file"),
+    ("range-aac", "-c:a aac -b:a 128k -hls_flags single_file"),
 ];
 
 #[test]
@@ -138,12 +138,14 @@ fn segments_of_every_format_are_decoded_and_flac_to_the_frame() {
         } else if name.ends_with("flac") {
             assert!(heard == original, "{name}: {} of {}", heard.len(), original.len());
         } else {
-            // Lossy codecs add their delay and fill the last frame.
-            let extra = heard.len().abs_diff(original.len()) / 2;
-            assert!(extra < 6_000, "{name}: {} of {}", heard.len(), original.len());
+            // The same as ffmpeg decodes, but for the delay of the codec. The key is at no path.
+            let playlist = scratch.join(name.replace("ts-aes", "ts-aac")).join("index.m3u8");
+            let expected = samples(&ffmpeg, &playlist);
+            let extra = heard.len().abs_diff(expected.len()) / 2;
+            assert!(extra < 6_000, "{name}: {} of {}", heard.len(), expected.len());
             let energy = |all: &[i16]| all.iter().map(|it| f64::from(*it).powi(2)).sum::<f64>();
-            let ratio = energy(&heard) / energy(&original);
-            assert!((0.7..1.3).contains(&ratio), "{name}: {ratio}");
+            let ratio = energy(&heard) / energy(&expected);
+            assert!((0.97..1.03).contains(&ratio), "{name}: {ratio}");
         }
     }
 }
@@ -162,9 +164,14 @@ fn assert_is_original_with_hole(heard: &[i16], original: &[i16], list: &str) {
         })
         .collect();
     let (begin, end, fade) = (ends[1], ends[2], 256);
-    assert!(heard[..begin] == original[..begin]);
-    assert!(heard[begin + fade..end].iter().all(|sample| *sample == 0));
-    assert!(heard[end + fade..] == original[end + fade..]);
+    // A block with a fade is dithered, because it has more than 16 bits.
+    let is_same = |range: std::ops::Range<usize>| {
+        let mut pairs = heard[range.clone()].iter().zip(&original[range]);
+        pairs.all(|(heard, original)| heard.abs_diff(*original) <= 2)
+    };
+    assert!(is_same(0..begin));
+    assert!(heard[begin + fade..end].iter().all(|sample| sample.unsigned_abs() <= 2));
+    assert!(is_same(end + fade..original.len()));
 }
 
 /// The first source of the first station.

@@ -181,6 +181,9 @@ impl MediaPlaylistParser {
             return Err(M3u8Error::Variables);
         }
         let uri = uri(line).ok_or(M3u8Error::InvalidTag("address"))?;
+        // ffmpeg writes a length of 0 for the last segment of fragmented MP4 in one file.
+        let is_gap = is_gap || matches!(range, Some((0, _)));
+        let range = range.filter(|(length, _)| *length > 0);
         let before = self.range_end.take().filter(|(before, _)| *before == uri);
         let range = range.map(|(length, offset)| {
             let offset = offset.or_else(|| before.map(|(_, end)| end));

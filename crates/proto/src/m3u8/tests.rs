@@ -83,6 +83,9 @@ fn playlists_that_lie_give_a_reason() {
     assert_eq!(error("#EXT-X-KEY:METHOD=AES-128\n"), M3u8Error::InvalidTag("EXT-X-KEY"));
     assert_eq!(error("#EXTINF:6,\n{$base}/a\n"), M3u8Error::Variables);
     assert_eq!(error(&"#EXTINF:6,\na\n".repeat(MAX_SEGMENTS + 1)), M3u8Error::TooLarge);
+    // A part without bytes is a gap.
+    let empty = media(&format!("{head}#EXTINF:6,\n#EXT-X-BYTERANGE:0@9\na\n")).unwrap();
+    assert!(empty.segments[0].is_gap && empty.segments[0].range.is_none());
     // A segment of a year is one of two minutes.
     let long = media(&format!("{head}#EXTINF:31536000,\na\n")).unwrap();
     assert_eq!(long.segments[0].duration, media::MAX_DURATION);
