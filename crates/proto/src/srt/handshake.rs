@@ -15,7 +15,7 @@ pub struct Handshake {
     /// The length of the key in units of 8 bytes; 0 without encryption.
     pub encryption: u16,
     /// 2 in a caller's induction, [`INDUCTION_MAGIC`] in the answer, and in a conclusion the set of
-    /// its extensions. [`Handshake::emit`] writes that set itself.
+    /// its extensions, which is written by what `extensions` has.
     pub extension: u16,
     /// The number of the first data packet.
     pub initial: Sequence,

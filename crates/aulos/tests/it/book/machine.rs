@@ -33,7 +33,7 @@ const DIRECTORIES: [&str; 6] =
     ["run/aulos", "srv/raw", "srv/rec", "tmp", "var/lib/aulos", "var/log/aulos"];
 
 /// Files with a secret that configurations name.
-const SECRETS: [&str; 10] = [
+const SECRETS: [&str; 11] = [
     "etc/aulos/barn",
     "etc/aulos/dj",
     "etc/aulos/phone.token",
@@ -43,6 +43,7 @@ const SECRETS: [&str; 10] = [
     "etc/aulos/srt",
     "run/credentials/aulos.service/dj",
     "run/secrets/board",
+    "run/secrets/complaints",
     "run/secrets/kitchen",
 ];
 
