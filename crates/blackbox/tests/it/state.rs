@@ -104,9 +104,12 @@ fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_wi
     remount(&server, &scratch.join("state"), "rw");
     wait_for("a way in", PATIENCE, || hear(&mut client) && is_saved("while it is closed"));
 
-    let said = server.printed().unwrap();
-    assert_eq!(said.matches("cannot save groups and volumes").count(), 2, "{said}");
-    assert_eq!(said.matches("saving the state works again").count(), 2, "{said}");
+    // The line is written when the file is.
+    let said = |what: &str| server.printed().unwrap().matches(what).count();
+    wait_for("the last line", PATIENCE, || {
+        hear(&mut client) && said("saving the state works again") == 2
+    });
+    assert_eq!(said("cannot save groups and volumes"), 2);
     assert_eq!((client.stats.gaps, client.stats.cut), (0, false), "{:?}", client.stats);
     server.stop().unwrap();
 }
