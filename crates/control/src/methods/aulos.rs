@@ -9,7 +9,13 @@ use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType, Presence};
 use crate::{announcements, clients, cluster, events, hooks, peers, recordings, relays, stations};
 
-const STATION: Param = Param::required("station", ParamType::Text, "the station's name");
+pub(super) const STATION: Param = Param::required("station", ParamType::Text, "the station's name");
+/// A source of the station, for a switch.
+pub(super) const SOURCE: Param = Param::optional(
+    "source",
+    ParamType::Checked("a source's name, its number from 0, or auto", "string|integer"),
+    "missing and `auto` both mean automatic selection",
+);
 const CLIENT: Param = Param::required("client", ParamType::Text, "the client's id");
 const PRESET: Param = Param::required("name", ParamType::Text, "the preset's name");
 
@@ -317,11 +323,7 @@ pub(crate) const SOURCES: &[Method] = &[
     )
     .params(&[
         STATION,
-        Param::optional(
-            "source",
-            ParamType::Checked("a source's name, its number from 0, or auto", "string|integer"),
-            "missing and `auto` both mean automatic selection",
-        ),
+        SOURCE,
         Param::optional(
             "for_s",
             ParamType::Seconds {

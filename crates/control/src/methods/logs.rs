@@ -2,10 +2,10 @@
 
 use crate::access::Role;
 use crate::logs;
+use crate::methods::aulos::STATION;
 use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType};
 
-const STATION: Param = Param::required("station", ParamType::Text, "the station's name");
 const FROM: Param =
     Param::required("from", ParamType::Text, "as `2026-11-22T10:00:00Z`, or a local time");
 const TO: Param =

@@ -85,7 +85,7 @@ fn order_time(
         OrderTime::Local(at) => timestamp(clock.utc_at(at)),
     };
     let ahead = from.duration_since(now).as_secs();
-    if !(-LATE_S..=MAX_AHEAD_S).contains(&ahead) {
+    if !(-LATE_S..=i64::from(MAX_AHEAD_S)).contains(&ahead) {
         return Err(RpcError::invalid_params(&format!(
             "the time of the switch is {ahead} s from now: it must be 0 to {MAX_AHEAD_S}"
         )));
@@ -99,4 +99,7 @@ const EXAMPLE: &str = "a time as in 2026-12-24T18:00:00+01:00, or `in_s` or `fra
 const LATE_S: i64 = 1;
 
 /// A month.
-pub(crate) const MAX_AHEAD_S: i64 = 31 * 86_400;
+pub(crate) const MAX_AHEAD_S: u32 = 31 * 86_400;
+
+/// A week.
+pub(crate) const MAX_LENGTH_S: f64 = 7.0 * 86_400.0;
