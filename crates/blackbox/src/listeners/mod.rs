@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use listener::{Listener, lock};
 
-pub use playout::{Heard, Playout};
+pub use playout::{ListenerReport, Playout};
 
 /// What a listener plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Listeners {
 
     /// What each of them has heard since the last call.
     #[must_use]
-    pub fn heard(&self) -> Vec<Heard> {
+    pub fn heard(&self) -> Vec<ListenerReport> {
         let now = self.begin.elapsed();
         self.playouts.iter().map(|playout| lock(playout).take(now)).collect()
     }

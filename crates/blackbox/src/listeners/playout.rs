@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What one listener heard in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct ListenerReport {
     /// Sound that arrived.
     pub sound: Duration,
     /// How often its connection ended, was refused, or was answered with an error.
@@ -26,7 +26,7 @@ pub struct Heard {
 pub struct Playout {
     reserve: Duration,
     buffer: Buffer,
-    heard: Heard,
+    heard: ListenerReport,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Playout {
         Self {
             reserve,
             buffer: Buffer::Fills(Duration::ZERO, None),
-            heard: Heard {
+            heard: ListenerReport {
                 sound: Duration::ZERO,
                 errors: 0,
                 stalls: 0,
@@ -92,7 +92,7 @@ impl Playout {
     }
 
     /// What was heard since the last call. A stall that goes on counts so far.
-    pub fn take(&mut self, now: Duration) -> Heard {
+    pub fn take(&mut self, now: Duration) -> ListenerReport {
         self.run_dry(now);
         if let Buffer::Fills(_, Some(since)) = &mut self.buffer {
             self.heard.stalled += now.saturating_sub(*since);
@@ -125,14 +125,22 @@ mod tests {
         let mut playout = Playout::new(ms(200));
         playout.arrived(ms(0), ms(100));
         playout.arrived(ms(500), ms(100));
-        assert_eq!(playout.take(ms(500)), Heard { sound: ms(200), ..Heard::default() });
+        assert_eq!(
+            playout.take(ms(500)),
+            ListenerReport { sound: ms(200), ..ListenerReport::default() }
+        );
         // It plays until 700 ms.
         playout.arrived(ms(1_000), ms(100));
         playout.arrived(ms(1_100), ms(100));
         playout.arrived(ms(1_200), ms(500));
         let heard = playout.take(ms(1_300));
-        let stall = Heard { stalls: 1, stalled: ms(400), longest: ms(400), ..Heard::default() };
-        assert_eq!(heard, Heard { sound: ms(700), ..stall });
+        let stall = ListenerReport {
+            stalls: 1,
+            stalled: ms(400),
+            longest: ms(400),
+            ..ListenerReport::default()
+        };
+        assert_eq!(heard, ListenerReport { sound: ms(700), ..stall });
     }
 
     #[test]

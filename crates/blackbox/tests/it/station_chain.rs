@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_blackbox::http;
-use aulos_blackbox::listeners::{Heard, Listeners, Player};
+use aulos_blackbox::listeners::{ListenerReport, Listeners, Player};
 use aulos_blackbox::peer::{Process, find_or_skip};
 use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
@@ -105,17 +105,17 @@ impl Station {
     }
 
     /// Waits until the source is on air and has been for a while, and prints what was heard.
-    fn phase(&self, what: &str, source: &str) -> Vec<Heard> {
+    fn phase(&self, what: &str, source: &str) -> Vec<ListenerReport> {
         wait_for(source, PATIENCE, || self.active() == source);
         std::thread::sleep(long_or_short(30, 2));
         self.print(what)
     }
 
-    fn print(&self, what: &str) -> Vec<Heard> {
+    fn print(&self, what: &str) -> Vec<ListenerReport> {
         let mut all = Vec::new();
         for listeners in &self.listeners {
             let heard = listeners.heard();
-            let sum = |of: fn(&Heard) -> f64| heard.iter().map(of).sum::<f64>();
+            let sum = |of: fn(&ListenerReport) -> f64| heard.iter().map(of).sum::<f64>();
             let most = heard.iter().map(|it| it.longest).max().unwrap_or_default();
             println!(
                 "{what:24} {:30} {:4} listeners: {:6.1} s each, {:4} errors, {:4} stalls, longest {:5} ms, \
@@ -138,8 +138,8 @@ impl Station {
 
 /// Nobody is disconnected, and no segment is missing. Stalls are printed only: this machine may
 /// be busy.
-fn assert_unbroken(heard: &[Heard]) {
-    let is_unbroken = |it: &Heard| (it.errors, it.missed, it.discontinuities) == (0, 0, 0);
+fn assert_unbroken(heard: &[ListenerReport]) {
+    let is_unbroken = |it: &ListenerReport| (it.errors, it.missed, it.discontinuities) == (0, 0, 0);
     assert!(heard.iter().all(is_unbroken), "{heard:?}");
     assert!(heard.iter().all(|it| it.sound > Duration::ZERO), "{heard:?}");
 }
