@@ -2,12 +2,11 @@
 //! frame by frame, on its own clock: the time that anything takes on this machine does not matter.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::peer::find_or_skip;
@@ -18,13 +17,14 @@ use serde_json::{Value, json};
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
+use crate::wave_recording::WaveRecording;
 use crate::{long_shared_turn, script, shared_turn, text, wait_for};
 
 /// A loaded machine starts programs slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program that writes the audio of `body` to its output, and its process id into a file.
-fn program(scratch: &ScratchDir, name: &str, body: &str) -> PathBuf {
+pub(crate) fn program(scratch: &ScratchDir, name: &str, body: &str) -> PathBuf {
     let path = scratch.join(name);
     script(&path, &format!("#!/bin/sh\necho $$ > {}.pid\n{body}\n", text(&path)));
     path
@@ -36,7 +36,7 @@ fn plays(ffmpeg: &Path, filter: &str) -> String {
     format!("{} {input} -f s16le -ar 48000 -ac 2 -", text(ffmpeg))
 }
 
-fn signal(program: &Path, name: &str) {
+pub(crate) fn signal(program: &Path, name: &str) {
     let id = std::fs::read_to_string(program.with_extension("pid")).unwrap();
     let status = Command::new("kill").arg(format!("-{name}")).arg(id.trim()).status().unwrap();
     assert!(status.success(), "{name} to {id}");
@@ -46,8 +46,7 @@ fn signal(program: &Path, name: &str) {
 struct Stage {
     server: AulosServer,
     rpc: Rpc,
-    stop: Arc<AtomicBool>,
-    recorder: JoinHandle<Vec<i16>>,
+    recording: WaveRecording,
     _scratch: ScratchDir,
 }
 
@@ -64,24 +63,9 @@ impl Stage {
              sources = [{sources}\"tone://?hz=250&dbfs=-18\"]\n{keys}\n"
         );
         let server = AulosServer::start(&scratch, &config).unwrap();
-        let (rpc, stop) = (Rpc::connect(server.control), Arc::new(AtomicBool::new(false)));
-        let (http, ends) = (server.http, Arc::clone(&stop));
-        let recorder = std::thread::spawn(move || {
-            let mut socket = TcpStream::connect(http).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            write!(socket, "GET /listen/default HTTP/1.1\r\nHost: {http}\r\n\r\n").unwrap();
-            let (mut bytes, mut block) = (Vec::new(), vec![0; 65_536]);
-            while !ends.load(Ordering::Relaxed) {
-                let count = socket.read(&mut block).unwrap();
-                assert!(count > 0, "the server closed");
-                bytes.extend_from_slice(&block[..count]);
-            }
-            let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-            assert!(bytes[body..].starts_with(b"RIFF"), "a WAVE file");
-            let frames = bytes[body + 44..].chunks_exact(4);
-            frames.map(|frame| i16::from_le_bytes([frame[0], frame[1]])).collect()
-        });
-        Self { server, rpc, stop, recorder, _scratch: scratch }
+        let rpc = Rpc::connect(server.control);
+        let recording = WaveRecording::start(server.http, "default");
+        Self { server, rpc, recording, _scratch: scratch }
     }
 
     fn station(&mut self) -> Value {
@@ -97,8 +81,7 @@ impl Stage {
     fn end(mut self) -> (Vec<i16>, Value, Vec<Value>) {
         std::thread::sleep(Duration::from_secs(2));
         let station = self.station();
-        self.stop.store(true, Ordering::Relaxed);
-        let sound = self.recorder.join().unwrap();
+        let sound = self.recording.left();
         let told = std::mem::take(&mut self.rpc.told);
         let told = told.into_iter().filter(|notice| notice["method"] == "Aulos.OnSwitch");
         let told = told.map(|notice| notice["params"].clone()).collect();

@@ -89,6 +89,7 @@ mod tls;
 mod trunk;
 mod turns;
 mod veth;
+mod wave_recording;
 mod web_player;
 
 use std::path::Path;

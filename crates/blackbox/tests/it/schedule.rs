@@ -1,7 +1,5 @@
 //! The built server with entries that begin in a moment.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
+use crate::wave_recording::WaveRecording;
 use crate::{script, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,18 +29,11 @@ fn station(rpc: &mut Rpc) -> Value {
 
 /// Records the station in WAVE until the condition holds.
 fn record(server: &AulosServer, mut ends: impl FnMut() -> bool) -> Vec<i16> {
-    let mut socket = TcpStream::connect(server.http).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(socket, "GET /listen/default.wav HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let (mut bytes, mut block) = (Vec::new(), vec![0; 65_536]);
+    let recording = WaveRecording::start(server.http, "default");
     while !ends() {
-        let count = socket.read(&mut block).unwrap();
-        assert!(count > 0, "the server closed");
-        bytes.extend_from_slice(&block[..count]);
+        std::thread::sleep(Duration::from_millis(10));
     }
-    let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-    let samples = bytes[body + 44..].chunks_exact(4);
-    samples.map(|frame| i16::from_le_bytes([frame[0], frame[1]])).collect()
+    recording.left()
 }
 
 #[test]
