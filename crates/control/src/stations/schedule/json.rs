@@ -5,22 +5,13 @@ use serde_json::{Value, json};
 
 use super::SchedulePlan;
 use super::occurrence::rfc3339;
-use super::order::{PlannedItem, PlannedSwitch};
+use super::order::PlannedSwitch;
 
 /// The active entry and the next ones; null without a schedule.
 pub(crate) fn schedule_json(station: &StationSettings, plan: Option<&SchedulePlan>) -> Value {
     let Some((settings, plan)) = station.schedule.as_ref().zip(plan) else { return Value::Null };
     let entry = |planned: &PlannedSwitch| {
-        let (source, at) = match planned.item {
-            PlannedItem::Entry(entry) => {
-                let entry = settings.entries.get(entry)?;
-                (Some(station.sources.get(entry.source)?.name.as_str()), entry.at.text.clone())
-            }
-            PlannedItem::Order(_) => {
-                let order = plan.order(*planned)?;
-                (order.source.as_deref(), rfc3339(settings, order.from))
-            }
-        };
+        let (source, at) = plan.describe(station, settings, *planned)?;
         Some(json!({
             "source": source,
             "at": at,

@@ -110,6 +110,25 @@ impl SchedulePlan {
         [Some(change(self.since, self.active)), next]
     }
 
+    /// The source of a switch, `None` for automatic selection, and its time as written.
+    fn describe<'a>(
+        &'a self,
+        station: &'a StationSettings,
+        settings: &ScheduleSettings,
+        planned: PlannedSwitch,
+    ) -> Option<(Option<&'a str>, String)> {
+        Some(match planned.item {
+            PlannedItem::Entry(entry) => {
+                let entry = settings.entries.get(entry)?;
+                (Some(&*station.sources.get(entry.source)?.name), entry.at.text.clone())
+            }
+            PlannedItem::Order(_) => {
+                let order = self.order(planned)?;
+                (order.source.as_deref(), rfc3339(settings, order.from))
+            }
+        })
+    }
+
     /// The order of this switch, if it is one.
     fn order(&self, planned: PlannedSwitch) -> Option<&SwitchOrder> {
         self.orders.iter().find(|order| PlannedItem::Order(order.id) == planned.item)
@@ -133,20 +152,11 @@ impl ActiveEntry {
         settings: &ScheduleSettings,
         plan: &SchedulePlan,
     ) -> Option<Self> {
-        let PlannedSwitch { item, from, until } = plan.active?;
-        let (source, at) = match item {
-            PlannedItem::Entry(entry) => {
-                let entry = settings.entries.get(entry)?;
-                (station.sources.get(entry.source)?.name.clone(), entry.at.text.clone())
-            }
-            PlannedItem::Order(_) => {
-                let source = plan.order(plan.active?)?.source.clone();
-                let source = source.unwrap_or_else(|| "automatic selection".to_owned());
-                (source, rfc3339(settings, from))
-            }
-        };
-        let until = until.map(|until| rfc3339(settings, until));
-        Some(Self { source, at, from, until })
+        let active = plan.active?;
+        let (source, at) = plan.describe(station, settings, active)?;
+        let source = source.unwrap_or("automatic selection").to_owned();
+        let until = active.until.map(|until| rfc3339(settings, until));
+        Some(Self { source, at, from: active.from, until })
     }
 }
 
@@ -200,7 +210,7 @@ impl ScheduleState {
         let settings =
             (station.schedule.is_some() || !self.orders.is_empty()).then_some(&*settings);
         self.plan = settings.map(|settings| match self.plan.take() {
-            Some(plan) if plan.holds_at(now) && plan.orders.len() == self.orders.len() => plan,
+            Some(plan) if plan.holds_at(now) && plan.orders == self.orders => plan,
             last => Arc::new(SchedulePlan::new(settings, &self.orders, now, last.as_deref())),
         });
         let plan = self.plan.as_deref();
@@ -258,10 +268,12 @@ impl ScheduleState {
     /// gone.
     fn remove_ended_orders(&mut self, station: &StationSettings, now: Timestamp) {
         let active = self.plan.as_ref().and_then(|plan| plan.active);
-        let follower = active.filter(|active| active.from <= now).map(|active| active.rank());
+        let follower = active.filter(|active| active.from <= now);
         self.orders.retain(|order| {
             let planned = PlannedSwitch::from(order);
-            let is_followed = || follower.is_some_and(|follower| follower > planned.rank());
+            let is_followed = || {
+                follower.is_some_and(|one| one.item != planned.item && one.rank() > planned.rank())
+            };
             let has_ended = match planned.until {
                 Some(until) => until <= now,
                 None => planned.from <= now && is_followed(),

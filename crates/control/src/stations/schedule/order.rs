@@ -45,17 +45,21 @@ impl SwitchOrder {
         length: Option<Span>,
         clock: &WallClock,
     ) -> Self {
-        let mut order = Self { id, source, time, from: Timestamp::MIN, length };
-        order.follow(clock);
-        order
-    }
-
-    /// Follows the wall clock.
-    pub(super) fn follow(&mut self, clock: &WallClock) {
-        self.from = match self.time {
+        let from = match time {
             OrderTime::Wall(at) => at,
             OrderTime::Local(at) => timestamp(clock.utc_at(at)),
         };
+        Self { id, source, time, from, length }
+    }
+
+    /// Follows a wall clock that has been set. What two readings of the clocks differ by is no
+    /// other time.
+    pub(super) fn follow(&mut self, clock: &WallClock) {
+        let OrderTime::Local(at) = self.time else { return };
+        let from = timestamp(clock.utc_at(at));
+        if from.duration_since(self.from).abs() > SET_BY {
+            self.from = from;
+        }
     }
 
     /// When it begins, by the station's clock.
@@ -149,6 +153,9 @@ pub(super) fn zone(station: &StationSettings) -> Cow<'_, ScheduleSettings> {
         None => Cow::Owned(ScheduleSettings { zone: TimeZone::UTC, entries: Vec::new() }),
     }
 }
+
+/// The two clocks are read within a millisecond; a clock that is off by more was set.
+const SET_BY: SignedDuration = SignedDuration::from_millis(10);
 
 /// Enough for the number of an entry.
 const ENTRY_BITS: u32 = 10;

@@ -205,6 +205,40 @@ fn a_call_is_an_entry_at_its_time_by_the_wall_clock_or_to_the_frame() {
 }
 
 #[test]
+fn what_readings_of_the_clocks_differ_by_ends_no_switch() {
+    let (station, mut state) = (station(""), ScheduleState::default());
+    let early = clock("06:00:00");
+    let news = Some("news".to_owned());
+    state.order(news, OrderTime::Local(minutes(370)), None, &early).unwrap();
+    state.update(&station, &early);
+    assert_eq!(events(&state.update(&station, &clock("06:10:00"))), "+news");
+    for (time, nanos) in [("06:10:00.1", 200), ("06:10:00.2", 900_000), ("06:10:00.3", 0)] {
+        let clock = clock(time);
+        let clock = WallClock { local: clock.local + Span::from_nanos(nanos), ..clock };
+        assert_eq!(state.update(&station, &clock), ScheduleUpdate::default(), "{time}");
+        assert_eq!(state.orders().len(), 1, "{time}");
+    }
+}
+
+#[test]
+fn a_call_that_comes_while_another_one_ends_is_planned() {
+    let (station, mut state) = (station(""), ScheduleState::default());
+    let early = clock("06:00:00");
+    for (source, at) in [("news", 370), ("talk", 380)] {
+        let at = OrderTime::Local(minutes(at));
+        state.order(Some(source.to_owned()), at, None, &early).unwrap();
+    }
+    state.update(&station, &early);
+    state.update(&station, &clock("06:10:00"));
+    let later = clock("06:20:00");
+    assert_eq!(events(&state.update(&station, &later)), "-news+talk");
+    let third = OrderTime::Local(minutes(390));
+    state.order(Some("news".to_owned()), third, None, &later).unwrap();
+    let update = state.update(&station, &clock("06:20:00.1"));
+    assert_eq!((told(&update)[1], state.orders().len()), ((minutes(390), Some(1), true), 2));
+}
+
+#[test]
 fn a_call_is_cancelled_before_its_time_and_while_it_lasts() {
     let (station, mut state) = (station(""), ScheduleState::default());
     let at = |time: &str| OrderTime::Wall(format!("2027-03-01T{time}Z").parse().unwrap());
