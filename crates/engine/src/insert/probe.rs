@@ -65,7 +65,8 @@ impl LatencyProbe {
         at.and_then(|at| self.burst.get(at)).copied().unwrap_or_default()
     }
 
-    /// Compares further output, interleaved. The result stays the same once there is one.
+    /// Compares further output, interleaved, as far as [`MAX_COMPARED`] allows: the rest is
+    /// compared with what comes next. The result stays the same once there is one.
     pub(super) fn push(&mut self, samples: &[f32], channels: usize) -> Option<ProbeResult> {
         for frame in samples.chunks_exact(channels) {
             if self.skip > 0 {
@@ -74,7 +75,10 @@ impl LatencyProbe {
                 self.output.extend(frame.first());
             }
         }
-        while self.result.is_none() && self.next + BURST <= self.output.len() {
+        for _ in 0..MAX_COMPARED {
+            if self.result.is_some() || self.next + BURST > self.output.len() {
+                break;
+            }
             self.compare();
         }
         self.result
@@ -119,6 +123,8 @@ pub(super) const MAX_DELAY: Span = Span::from_secs(1);
 const RECOGNIZED: f32 = 0.25;
 /// A better match must follow within so many frames: filters spread a burst.
 const SPREAD: usize = 2_048;
+/// Offsets compared at once: some milliseconds of work, on a thread that has more to do.
+const MAX_COMPARED: usize = 2_048;
 /// Energy of a window that is taken for silence: 50 dB below the burst.
 const QUIET: f32 = 1e-5 * LEVEL * LEVEL * 1_024.0;
 const SEED: u64 = 0x1770;

@@ -106,7 +106,6 @@ pub struct InsertSession {
     checked_at: Option<Instant>,
     fault: Option<InsertFault>,
     count: FrameCount,
-    open: Option<Pooled<Block>>,
     blocks_lost: u64,
 }
 
@@ -142,7 +141,6 @@ impl InsertSession {
             checked_at: None,
             fault: None,
             count: FrameCount::default(),
-            open: None,
             blocks_lost: 0,
         }
     }
@@ -187,7 +185,6 @@ impl InsertSession {
         (self.silent_for, self.checked_at) = (Span::ZERO, None);
         self.fault = None;
         self.count = FrameCount::default();
-        self.open = None;
         self.discard_programme();
     }
 

@@ -14,7 +14,7 @@ use aulos_core::{Backoff, Instant, SampleFormat, SampleSpec};
 use aulos_dsp::convert;
 use aulos_engine::insert::{InsertFault, InsertSession, SessionStatus};
 use aulos_proto::wav;
-use aulos_rt::{LatestPublisher, isolate_child};
+use aulos_rt::LatestPublisher;
 
 use super::child::ChildGroup;
 use super::process::ProcessConfig;
@@ -142,17 +142,10 @@ impl InsertFeeder {
             InsertOutput::Raw => Vec::new(),
         };
         let mut command = Command::new(program);
-        command.args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        isolate_child(&mut command);
-        let mut child = command.spawn()?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let child = ChildGroup::new(child);
-        let (Some(input), Some(output), Some(log)) = pipes else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
+        command.args(arguments).stdin(Stdio::piped());
+        let (mut child, output, log) = ChildGroup::start(&mut command)?;
+        let input = child.take_input().ok_or(io::ErrorKind::BrokenPipe)?;
         set_nonblocking(input.as_fd())?;
-        set_nonblocking(output.as_fd())?;
         let lines = log_line.map(|log| LoggedLines::limited(program, log, now));
         let log = ProcessLog::new(log, None, lines)?;
         let reader = match self.program.output {

@@ -2,19 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 
 use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
-use aulos_rt::isolate_child;
 use rustix::fs::OFlags;
 
 use super::child::ChildGroup;
 use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
-use super::process_log::{LogLine, LoggedLines, ProcessLog, set_nonblocking};
+use super::process_log::{LogLine, LoggedLines, ProcessLog};
 use super::{ByteFeed, FeedState, Feeder, NextPoll};
 
 /// The program to run.
@@ -64,17 +62,11 @@ impl ProcessFeeder {
 
     fn start(&self, now: Instant) -> io::Result<RunningProcess> {
         let mut command = Command::new(&self.config.program);
-        command.args(&self.config.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(&self.config.arguments).stdin(Stdio::null());
         let copy = self.config.log_to.as_deref().map(open_log).transpose()?;
-        command.stderr(Stdio::piped());
-        isolate_child(&mut command);
-        let mut child = command.spawn()?;
-        let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        set_nonblocking(output.as_fd())?;
+        let (child, output, log) = ChildGroup::start(&mut command)?;
         let lines = self.config.log_line.map(|log| LoggedLines::new(&self.config.program, log));
         let log = ProcessLog::new(log, copy, lines)?;
-        let child = ChildGroup::new(child);
         Ok(RunningProcess { child, output, log, active_at: now, closed: None })
     }
 
