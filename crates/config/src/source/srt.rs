@@ -4,11 +4,13 @@ use std::net::IpAddr;
 
 use aulos_core::Span;
 use aulos_proto::srt::MAX_STREAM_ID;
+use aulos_proto::uri::percent_decode;
 use aulos_session::srt::{SrtConfig, SrtPassphrase};
 
 use crate::keys::{NamedEnum, keys};
 use crate::limits::SRT_LATENCY_MS;
 use crate::names::{Endpoint, endpoint};
+use crate::problem::{ConfigLocation, Problems};
 use crate::source::kind::{PasswordSlot, SourceKind};
 use crate::source::query::{Parsed, Query};
 use crate::source::rtp::Senders;
@@ -120,11 +122,25 @@ pub(crate) fn parse(query: &Query<'_>) -> Parsed<SrtSource> {
     Some(vec![SrtSource { mode, address, settings, senders, shown }])
 }
 
+/// Sets a passphrase that is not in the URI; without one, that of the URI stays.
+pub(crate) fn set_passphrase(
+    slot: &mut Option<SrtPassphrase>,
+    text: Option<String>,
+    at: ConfigLocation,
+    problems: &Problems,
+) {
+    match text.map(SrtPassphrase::new).transpose() {
+        Ok(None) => {}
+        Ok(passphrase) => *slot = passphrase,
+        Err(error) => problems.add(at, error.to_string()),
+    }
+}
+
 /// The URI with the value of `passphrase` left out.
 fn without_passphrase(uri: &str) -> String {
     let Some((head, query)) = uri.split_once('?') else { return uri.to_owned() };
     let shown = query.split('&').map(|pair| match pair.split_once('=') {
-        Some((key @ "passphrase", _)) => format!("{key}=..."),
+        Some((key, _)) if percent_decode(key) == "passphrase" => format!("{key}=..."),
         _ => pair.to_owned(),
     });
     format!("{head}?{}", shown.collect::<Vec<_>>().join("&"))
@@ -164,6 +180,9 @@ mod tests {
         let source = &loaded.stations[0].sources[0];
         assert_eq!(source.uri, "srt://:9000?passphrase=...&latency=200");
         assert!(!format!("{loaded:?}").contains("correct-horse"));
+        let spelt = station("sources = [\"srt://:9000?pass%70hrase=correct-horse\"]");
+        let loaded = load_text(&spelt, &[]).unwrap();
+        assert!(!format!("{loaded:?}").contains("correct-horse"), "{loaded:?}");
         let table = station("sources = [{ uri = \"srt://:9000\", password = \"correct-horse\" }]");
         let loaded = load_text(&table, &[]).unwrap();
         let SourceConfig::Srt(source) = &loaded.stations[0].sources[0].config else { panic!() };

@@ -9,7 +9,6 @@ use aulos_core::Codec;
 use aulos_engine::encode::CodecConfig;
 use aulos_proto::icecast::{IcecastUrl, IcecastUrlError};
 use aulos_proto::uri::Uri;
-use aulos_session::srt::SrtPassphrase;
 
 use crate::env::Environment;
 use crate::keys::keys;
@@ -170,11 +169,7 @@ fn srt_target(
     };
     let query = Query { uri: &uri, at: url.at, problems };
     let mut target = source::srt::parse(&query)?.pop()?;
-    match password.map(SrtPassphrase::new).transpose() {
-        Ok(None) => {}
-        Ok(passphrase) => target.settings.passphrase = passphrase,
-        Err(error) => problems.add(url.at, error.to_string()),
-    }
+    source::srt::set_passphrase(&mut target.settings.passphrase, password, url.at, problems);
     Some(PushTarget::Srt(target))
 }
 

@@ -1,13 +1,12 @@
 //! Passwords of sources: of mounts, and of logins on other servers.
 
-use aulos_session::srt::SrtPassphrase;
-
 use crate::env::Environment;
 use crate::limits::{MIN_MOUNT_PASSWORD, MIN_PASSWORD};
 use crate::model::{Config, SourceEntry};
 use crate::problem::Problems;
 use crate::security::secrets::{RedactedDebug, SecretConfig};
 use crate::security::users::SecretDigest;
+use crate::source::srt::set_passphrase;
 use crate::source::{PasswordSlot, schemes_with};
 use crate::station::StationSettings;
 
@@ -38,10 +37,7 @@ fn fill(slot: PasswordSlot<'_>, entry: &SourceEntry, env: &Environment, problems
         }
         PasswordSlot::Passphrase(slot) => {
             let text = secret.and_then(|secret| secret.text(1, env, problems));
-            match text.map(SrtPassphrase::new).transpose() {
-                Ok(passphrase) => *slot = passphrase.or_else(|| slot.take()),
-                Err(error) => problems.add(entry.uri.at, error.to_string()),
-            }
+            set_passphrase(slot, text, entry.uri.at, problems);
         }
         PasswordSlot::Login { has_user, password, hint } => {
             if has_user != secret.is_some() {
