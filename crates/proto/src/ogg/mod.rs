@@ -13,6 +13,7 @@ mod page;
 mod scan;
 
 pub use headers::header_packets;
+pub(crate) use opus::head_of as opus_head_of;
 pub use opus::{OpusFile, OpusStream, PRE_SKIP, UnsupportedOpusLayout, head as opus_head};
 pub use page::{
     Page, PageBuilder, PageError, PageWriter, ParsedPage, StreamBoundary, mark_last_page,

@@ -234,13 +234,19 @@ pub fn head(
         ChannelLayout::STEREO => 2,
         _ => return Err(UnsupportedOpusLayout(layout)),
     };
+    Ok(head_of(channels, skip, rate.hz(), 0))
+}
+
+/// The same with any rate, and a gain in 1/256 dB, for one or two channels.
+pub(crate) fn head_of(channels: u8, skip: u16, hz: u32, gain: i16) -> Vec<u8> {
     let mut head = b"OpusHead\x01".to_vec();
     head.push(channels);
     head.extend_from_slice(&skip.to_le_bytes());
-    head.extend_from_slice(&rate.hz().to_le_bytes());
-    // No gain, and channel mapping family 0.
-    head.extend_from_slice(&[0, 0, 0]);
-    Ok(head)
+    head.extend_from_slice(&hz.to_le_bytes());
+    head.extend_from_slice(&gain.to_le_bytes());
+    // Channel mapping family 0.
+    head.push(0);
+    head
 }
 
 /// Comment header (RFC 7845, section 5.2).

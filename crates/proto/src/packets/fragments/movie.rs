@@ -6,6 +6,7 @@ use super::super::audio_config::{AudioConfig, BitReader};
 use super::super::{PacketFormat, StreamFormatError};
 use super::boxes::{Fields, boxes, find};
 use crate::flac::StreamInfo;
+use crate::ogg::opus_head_of;
 
 /// The first track of sound.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,12 +98,7 @@ fn format(kind: [u8; 4], entry: &[u8]) -> Option<PacketFormat> {
             let gain = i16::from_be_bytes(fields.array()?);
             let [0] = fields.array()? else { return None };
             // The stream was joined, so nothing is skipped.
-            let mut head = b"OpusHead\x01".to_vec();
-            head.extend_from_slice(&[channels, 0, 0]);
-            head.extend_from_slice(&rate.to_le_bytes());
-            head.extend_from_slice(&gain.to_le_bytes());
-            head.push(0);
-            Some(PacketFormat::Opus { head })
+            Some(PacketFormat::Opus { head: opus_head_of(channels, 0, rate, gain) })
         }
         _ => None,
     }

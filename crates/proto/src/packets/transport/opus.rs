@@ -3,6 +3,7 @@
 use super::super::input_buffer::InputBuffer;
 use super::super::{PacketPlacement, SplitterEvent};
 use super::unit_times::Unit;
+use crate::ogg::opus_head_of;
 
 /// Reader of access units.
 #[derive(Debug, Default)]
@@ -70,11 +71,7 @@ impl ControlHeader {
 /// The identification header that the decoder expects (RFC 7845, 5.1); the stream was joined, so
 /// nothing is skipped.
 pub(super) fn head(channels: u8) -> Vec<u8> {
-    let mut head = b"OpusHead\x01".to_vec();
-    head.extend_from_slice(&[channels, 0, 0]);
-    head.extend_from_slice(&48_000_u32.to_le_bytes());
-    head.extend_from_slice(&[0, 0, 0]);
-    head
+    opus_head_of(channels, 0, 48_000, 0)
 }
 
 /// Flags of the control header: frames to drop at the start and at the end, and an extension.
