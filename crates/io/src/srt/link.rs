@@ -168,8 +168,7 @@ impl SrtLink {
         flush(open);
         self.problem = Some(SrtProblem::Unplayable(error));
         if self.is_caller() {
-            self.backoff.refused(now);
-            self.retry.set(Some(self.backoff.retry_at()));
+            self.pause(true, now);
             self.close_socket();
         }
     }
@@ -197,7 +196,7 @@ impl SrtLink {
         matches!(&self.state, State::Open(open) if open.endpoint.is_connected())
     }
 
-    /// Whether it waits for a caller.
+    /// Whether it calls.
     #[must_use]
     pub const fn is_caller(&self) -> bool {
         matches!(self.config.role, SrtRole::Caller)
@@ -294,19 +293,23 @@ impl SrtLink {
         on(SrtLinkEvent::Ended(reason));
         self.problem = Some(SrtProblem::Closed(reason));
         if self.is_caller() {
-            if matches!(reason, SrtCloseReason::Refused(_)) {
-                self.backoff.refused(now);
-            } else {
-                self.backoff.failed(now);
-            }
-            self.retry.set(Some(self.backoff.retry_at()));
+            self.pause(matches!(reason, SrtCloseReason::Refused(_)), now);
             self.close_socket();
         }
     }
 
     fn fail(&mut self, problem: SrtProblem, now: Instant) {
         self.problem = Some(problem);
-        self.backoff.failed(now);
+        self.pause(false, now);
+    }
+
+    /// Waits before the next call, longer if the peer has refused this one.
+    fn pause(&mut self, is_refused: bool, now: Instant) {
+        if is_refused {
+            self.backoff.refused(now);
+        } else {
+            self.backoff.failed(now);
+        }
         self.retry.set(Some(self.backoff.retry_at()));
     }
 

@@ -7,7 +7,7 @@ use aulos_io::reactor::{ListenerOptions, SrtPush};
 use aulos_proto::icecast::StreamMetadata;
 
 use super::renditions;
-use super::running_push::{RunningPush, RunningPushKind};
+use super::running_push::{RunningPush, RunningPushKind, RunningSrtPush};
 use super::sources::srt::make_link;
 use super::state::{AudioState, take_matching};
 use crate::push::{OpenedPush, PushHandles};
@@ -84,22 +84,31 @@ fn start_srt(inner: &mut AudioState, number: usize) {
             continue;
         };
         let PushTarget::Srt(target) = &config.target else { continue };
-        let listened = renditions::listen(inner, number, Some(config.codec));
-        let Ok(rendition) = listened.inspect_err(|error| {
-            tracing::warn!(%error, "cannot push a stream");
-        }) else {
-            continue;
+        let rendition = match renditions::listen(inner, number, Some(config.codec)) {
+            Ok(rendition) => rendition,
+            Err(error) => {
+                if srt_push(inner, number, at)
+                    .is_some_and(|srt| srt.has_new_error(error.to_string()))
+                {
+                    tracing::warn!(%error, "cannot push a stream");
+                }
+                continue;
+            }
         };
         let link = make_link(target, inner.seeds.next_u64());
         let retry = link.retry_time();
         let (push, monitor) = SrtPush::new(link, rendition.number, rendition.keep_alive, progress);
         inner.context.add_srt_push(push);
-        if let Some(running) = inner.station(number)
-            && let Some(RunningPush { kind: RunningPushKind::Srt(srt), .. }) =
-                running.pushes.get_mut(at)
-        {
-            (srt.monitor, srt.retry) = (Some(monitor), retry);
+        if let Some(srt) = srt_push(inner, number, at) {
+            srt.started(monitor, retry);
         }
+    }
+}
+
+fn srt_push(inner: &mut AudioState, station: usize, at: usize) -> Option<&mut RunningSrtPush> {
+    match &mut inner.station(station)?.pushes.get_mut(at)?.kind {
+        RunningPushKind::Srt(srt) => Some(srt),
+        RunningPushKind::Icecast { .. } => None,
     }
 }
 

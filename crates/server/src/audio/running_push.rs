@@ -35,6 +35,8 @@ pub(super) enum RunningPushKind {
 pub(super) struct RunningSrtPush {
     pub(super) monitor: Option<SrtPushMonitor>,
     pub(super) retry: RetryTime,
+    /// Why it could not be started; reported once.
+    error: Option<String>,
     progress: SrtPushProgress,
 }
 
@@ -60,6 +62,18 @@ impl RunningSrtPush {
             self.progress = monitor.progress();
         }
         self.progress
+    }
+
+    /// It has been started.
+    pub(super) fn started(&mut self, monitor: SrtPushMonitor, retry: RetryTime) {
+        (self.monitor, self.retry, self.error) = (Some(monitor), retry, None);
+    }
+
+    /// It could not be started; true if that is news.
+    pub(super) fn has_new_error(&mut self, error: String) -> bool {
+        let is_new = self.error.as_ref() != Some(&error);
+        self.error = Some(error);
+        is_new
     }
 
     fn state(&mut self, now: Instant) -> PushState {

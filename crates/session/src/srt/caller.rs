@@ -73,9 +73,7 @@ impl Caller {
             return Some(SrtCloseReason::NoAnswer);
         }
         self.retry_at = now + RETRY_INTERVAL;
-        let kind = ControlKind::Handshake(Box::new(self.request()));
-        let control = SrtControl { timestamp: wire_time(now, self.started), destination: 0, kind };
-        out.transmit(self.peer, &SrtPacket::Control(control));
+        out.transmit(self.peer, &SrtPacket::Control(self.request_packet(now)));
         None
     }
 
@@ -98,11 +96,9 @@ impl Caller {
                 if handshake.version < 5 || handshake.extension != INDUCTION_MAGIC {
                     return self.fail(SrtCloseReason::Refused(RejectCode::VERSION));
                 }
-                (self.step, self.retry_at) = (Step::Conclusion(handshake.cookie), now);
-                let kind = ControlKind::Handshake(Box::new(self.request()));
-                self.retry_at += RETRY_INTERVAL;
-                let timestamp = wire_time(now, self.started);
-                Decision::Answer(SrtControl { timestamp, destination: 0, kind })
+                let cookie = handshake.cookie;
+                (self.step, self.retry_at) = (Step::Conclusion(cookie), now + RETRY_INTERVAL);
+                Decision::Answer(self.request_packet(now))
             }
             (Step::Conclusion(_), HandshakeKind::Conclusion) => {
                 self.conclude(now, control.timestamp, handshake)
@@ -147,6 +143,11 @@ impl Caller {
     fn fail(&mut self, reason: SrtCloseReason) -> Decision {
         self.step = Step::Done;
         Decision::Fail(reason)
+    }
+
+    fn request_packet(&self, now: Instant) -> SrtControl<'static> {
+        let kind = ControlKind::Handshake(Box::new(self.request()));
+        SrtControl { timestamp: wire_time(now, self.started), destination: 0, kind }
     }
 
     fn request(&self) -> Handshake {
