@@ -19,7 +19,7 @@ pub(crate) struct PostBody<'a> {
     pub(crate) content_type: &'static str,
     /// Allows receivers to detect repeated attempts.
     pub(crate) id: Option<&'a str>,
-    pub(crate) text: String,
+    pub(crate) content: Vec<u8>,
 }
 
 /// Sends the request and reads the head of the response; its body does not matter.
@@ -73,7 +73,7 @@ fn request(to: &Webhook, body: PostBody<'_>) -> Result<Request<Body>, DeliveryEr
         request = request.header("idempotency-key", id);
     }
     // All of it was validated with the configuration.
-    request.body(Body::from(body.text)).map_err(|_| DeliveryError::Broken)
+    request.body(Body::from(body.content)).map_err(|_| DeliveryError::Broken)
 }
 
 fn with_headers(request: Builder, to: &Webhook) -> Builder {

@@ -56,7 +56,8 @@ impl UrlAuthorizer {
         form: String,
     ) -> Result<HeaderMap, DeliveryError> {
         let content_type = "application/x-www-form-urlencoded";
-        let sent = post(&self.0, to, PostBody { content_type, id: None, text: form });
+        let sent =
+            post(&self.0, to, PostBody { content_type, id: None, content: form.into_bytes() });
         let seconds = u32::try_from(ANSWER_TIMEOUT.as_secs()).unwrap_or(u32::MAX);
         timeout(ANSWER_TIMEOUT, sent).await.unwrap_or(Err(DeliveryError::TimedOut(seconds)))
     }

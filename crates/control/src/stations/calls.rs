@@ -56,7 +56,7 @@ pub(crate) fn parse_source(
     })
 }
 
-/// Seconds of a parameter whose range is far below 2^63 nanoseconds.
+/// Seconds of a parameter or of a script; a number that is too large is the longest span.
 #[allow(clippy::cast_possible_truncation, reason = "see above")]
 pub(crate) fn seconds(seconds: f64) -> Span {
     Span::from_nanos((seconds * 1e9) as i64)

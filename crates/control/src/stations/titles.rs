@@ -114,10 +114,10 @@ pub fn report_output(control: &Control, station: &str, output: &str, outcome: Ou
     }
 }
 
-/// What to add to the file of each station's titles.
-pub fn take_unsaved(control: &Control) -> Vec<(String, String)> {
+/// What to add to the file of each station's titles, of the stations that are wanted.
+pub fn take_unsaved(control: &Control, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let mut subjects = control.lock();
-    let slots = subjects.stations.slots_mut();
+    let slots = subjects.stations.slots_mut().filter(|slot| is_wanted(&slot.station.name));
     let lines = slots
         .filter_map(|slot| Some((slot.station.name.clone(), slot.titles.history.take_unsaved()?)));
     lines.collect()

@@ -112,9 +112,9 @@ async fn deliver(
         }
         HookAction::Post(to) => {
             let limit = Duration::from_secs(u64::from(hook.timeout_s));
-            let text = Value::Object(body).to_string();
+            let content = Value::Object(body).to_string().into_bytes();
             let id = Some(delivery.id());
-            let body = PostBody { content_type: "application/json", id, text };
+            let body = PostBody { content_type: "application/json", id, content };
             let sent = timeout(limit, post(dialer, to, body)).await;
             sent.unwrap_or(Err(DeliveryError::TimedOut(hook.timeout_s))).map(drop)
         }

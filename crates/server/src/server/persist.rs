@@ -61,29 +61,27 @@ pub(super) async fn save_changes(
 /// Lines of titles that could not be written.
 #[derive(Default)]
 struct UnwrittenTitles {
-    /// The next ones wait in the history until these are written.
+    /// The next ones of a station wait in its history until these are written.
     lines: Vec<(String, String)>,
     is_failing: bool,
 }
 
 impl UnwrittenTitles {
-    /// Writes what has been shown since the last call. A failure is logged once.
+    /// Writes what has been shown since the last call. A failure is logged once, and keeps no other
+    /// station from being written.
     async fn write(&mut self, control: &Control, saver: &mut Saver) {
-        if self.lines.is_empty() {
-            self.lines = titles::take_unsaved(control);
-        }
-        while let Some((station, lines)) = self.lines.pop() {
-            match saver.add_titles(station.clone(), lines.clone()).await {
-                Ok(()) => self.is_failing = false,
-                Err(error) => {
-                    count(&control.counters.titles_not_saved);
-                    if !std::mem::replace(&mut self.is_failing, true) {
-                        tracing::warn!(stream = station, %error, "cannot save titles; retrying");
-                    }
-                    return self.lines.push((station, lines));
+        let is_written = |station: &str| self.lines.iter().all(|(waiting, _)| waiting != station);
+        let new = titles::take_unsaved(control, is_written);
+        for (station, lines) in std::mem::take(&mut self.lines).into_iter().chain(new) {
+            if let Err(error) = saver.add_titles(station.clone(), lines.clone()).await {
+                count(&control.counters.titles_not_saved);
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::warn!(stream = station, %error, "cannot save titles; retrying");
                 }
+                self.lines.push((station, lines));
             }
         }
+        self.is_failing = !self.lines.is_empty();
     }
 }
 

@@ -29,6 +29,15 @@ impl TitleEncoder {
         }
     }
 
+    /// The type of the bytes, for HTTP.
+    pub(super) const fn content_type(&self) -> &'static str {
+        match (self.protocol, self.charset) {
+            (TitleProtocol::Uecp, _) => "application/octet-stream",
+            (TitleProtocol::Text, OutputCharset::Latin1) => "text/plain; charset=iso-8859-1",
+            _ => "text/plain; charset=utf-8",
+        }
+    }
+
     /// The bytes of a title.
     pub(super) fn encode(&mut self, playing: &NowPlaying) -> Vec<u8> {
         if self.last.as_ref() != Some(playing) {

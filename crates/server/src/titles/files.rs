@@ -1,8 +1,8 @@
 //! The thread that reads and writes text files with titles. It is started with the first such file;
 //! a disk that does not answer delays nothing but these.
 
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use aulos_config::TitleTarget;
 use aulos_control::{Control, titles};
-use aulos_io::disk::NewFile;
+use aulos_io::disk;
 use aulos_proto::titles::{TitleCharset, TrackMetadata};
 use tokio::sync::{mpsc, oneshot};
 
@@ -62,13 +62,12 @@ struct FileStamp {
 impl TitleFiles {
     /// Watches these files and no others; starts the thread for the first.
     pub(super) fn watch(&mut self, files: Vec<WatchedFile>, control: &Arc<Control>) {
-        if (files.is_empty() && self.0.is_none()) || self.start(control).is_none() {
+        if files.is_empty() && self.0.is_none() {
             return;
         }
+        let Some(thread) = self.start(control) else { return };
         // A full queue means a disk that does not answer, whose files are not read anyway.
-        if let Some(thread) = &self.0
-            && thread.try_send(FileRequest::Watch(files)).is_err()
-        {
+        if thread.try_send(FileRequest::Watch(files)).is_err() {
             tracing::warn!("the files with titles are not read: their disk does not answer");
         }
     }
@@ -134,7 +133,7 @@ fn run(mut requests: mpsc::Receiver<FileRequest>, control: &Weak<Control>) {
             Some(FileRequest::Watch(files)) => watched = renewed(watched, files),
             Some(FileRequest::Write { path, text, result }) => {
                 // An output that has ended does not need it.
-                result.send(replace(&path, &text)).ok();
+                result.send(disk::replace(&path, 0o666, &text)).ok();
             }
         }
     }
@@ -203,13 +202,6 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut new = NewFile::create(path, 0o666)?;
-    let file: &mut File = new.file();
-    file.write_all(text)?;
-    new.sync()?.publish()
-}
-
 /// Twice this is what a title in a file is late at most.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -221,6 +213,8 @@ const MAX_REQUESTS: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use aulos_blackbox::scratch::ScratchDir;
 
     use super::*;

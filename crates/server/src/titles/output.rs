@@ -112,9 +112,8 @@ impl OutputTask {
                 let target = path.render_escaped(&title.playing, escaped);
                 let server = Webhook { target, ..server.clone() };
                 let sent = if *has_body {
-                    let text = String::from_utf8_lossy(&bytes).into_owned();
-                    let body =
-                        PostBody { content_type: "text/plain; charset=utf-8", id: None, text };
+                    let content_type = encoder.content_type();
+                    let body = PostBody { content_type, id: None, content: bytes };
                     post(&self.dialer, &server, body).await
                 } else {
                     get(&self.dialer, &server).await

@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use aulos_control::TitleHistory;
-use aulos_io::disk::NewFile;
+use aulos_io::disk;
 
 /// The lines of all stations. What cannot be read is left out.
 pub(crate) fn load(dir: &Path) -> HashMap<String, String> {
@@ -45,9 +45,7 @@ pub(crate) fn append(dir: &Path, station: &str, lines: &str) -> io::Result<()> {
 
 fn shorten(path: &Path, lines: &str) -> io::Result<()> {
     let history = TitleHistory::from_lines(&(read(path)? + "\n" + lines));
-    let mut new = NewFile::create(path, 0o666)?;
-    new.file().write_all(history.to_lines(KEPT_BYTES).as_bytes())?;
-    new.sync()?.publish()
+    disk::replace(path, 0o666, history.to_lines(KEPT_BYTES).as_bytes())
 }
 
 /// Makes room for another station: controllers can add and remove streams with any name.

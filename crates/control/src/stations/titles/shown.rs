@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::backend::StationReport;
 use crate::clients::registry::WallTime;
+use crate::stations::calls::seconds;
 use crate::stations::title_json::title_and_artist;
 use crate::stations::titles::history::TitleHistory;
 
@@ -164,20 +165,14 @@ fn metadata(properties: &Map<String, Value>) -> TrackMetadata {
     let (title, artist) = title_and_artist(properties);
     let field = |name: &str| properties.get("metadata").and_then(|all| all.get(name));
     let clean = |text: String| clean_text(text.as_bytes());
-    let duration = field("duration").and_then(Value::as_f64).filter(|seconds| *seconds > 0.0);
+    let duration = field("duration").and_then(Value::as_f64).filter(|length| *length > 0.0);
     TrackMetadata {
         title: title.and_then(clean),
         artist: artist.and_then(clean),
         album: field("album").and_then(Value::as_str).map(str::to_owned).and_then(clean),
-        duration: duration.map(span),
+        duration: duration.map(seconds),
         ..TrackMetadata::default()
     }
-}
-
-/// Seconds that a script has reported; a number that is too large is the longest span.
-#[allow(clippy::cast_possible_truncation, reason = "see above")]
-fn span(seconds: f64) -> Span {
-    Span::from_nanos((seconds * 1e9) as i64)
 }
 
 /// Half a [`TICK`](crate::TICK), so that a title is early as often as it is late.
