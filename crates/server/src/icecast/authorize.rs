@@ -31,6 +31,14 @@ pub(super) struct MountClaim {
 /// A station and its mount.
 pub(super) type MountPlace = (String, Mount);
 
+/// Notes an attempt; the error is the response to one that fails.
+fn note_attempt(from: IpAddr, is_right: bool, control: &Control) -> Result<(), LiveResponse> {
+    control.record_login_attempt(from, is_right).map_err(|error| match error {
+        LoginError::WrongCredentials => LiveResponse::Unauthorized,
+        LoginError::RateLimited => LiveResponse::TooManyAttempts,
+    })
+}
+
 /// What is known of a client's right to a mount.
 enum Authorization {
     Granted(MountPlace),
@@ -64,11 +72,7 @@ impl MountClaim {
             tracing::warn!(target: "live_source", to, %error, "cannot ask about a live source");
             LiveResponse::CannotAsk
         })?;
-        match control.record_login_attempt(from, answer.is_permitted) {
-            Ok(()) => Ok(place),
-            Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
-            Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
-        }
+        note_attempt(from, answer.is_permitted, control).map(|()| place)
     }
 
     /// The form of a question, as Icecast 2.4 fills it in.
@@ -161,11 +165,7 @@ impl MountClaim {
         if self.authorization.is_none() {
             return Err(LiveResponse::Unauthorized);
         }
-        match control.record_login_attempt(from, self.has_password_of(mount)) {
-            Ok(()) => Ok(()),
-            Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
-            Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
-        }
+        note_attempt(from, self.has_password_of(mount), control)
     }
 
     /// Whether the client has the password of a mount that has one.
