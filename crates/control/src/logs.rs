@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use aulos_engine::recorder::UnixTime;
 use aulos_files::logger::{
-    LogReport, LoggerCatalog, LoggerError, MAX_EXPORT, add_hold, list_holds, parse_local_time,
+    LogReport, LoggerCatalog, LoggerError, add_hold, is_exportable, list_holds, parse_local_time,
     release_hold,
 };
 use aulos_proto::snap::control::RpcError;
@@ -144,7 +144,7 @@ fn log_param(context: &CallContext<'_>, params: &Params<'_>) -> Result<StationLo
 fn range_params(params: &Params<'_>) -> Result<(UnixTime, UnixTime), RpcError> {
     let time = |name| time_param(params, name, params.text(name)?);
     let (from, to) = (time("from")?, time("to")?);
-    if from >= to || to.as_nanos().saturating_sub(from.as_nanos()) > MAX_EXPORT.as_nanos() {
+    if !is_exportable((from, to)) {
         return Err(params.invalid("to", &"later than `from` by at most 31 days"));
     }
     Ok((from, to))

@@ -10,6 +10,7 @@ use super::coverage::{self, CoveredFile, ExportPart, FoundRange};
 use super::gap::{LogGap, LogGapCause};
 use super::index::{INDEX, IndexContents, closed_sidecars, read_sidecar, sidecar_files};
 use super::index_line::{IndexEntry, LoggedFile};
+use crate::record::ParsedSidecar;
 
 /// The files of one logger.
 #[derive(Debug)]
@@ -32,11 +33,9 @@ impl LoggerCatalog {
         let mut files = indexed_files(folder, &contents);
         let known: HashSet<String> = files.iter().map(|it| it.file.file.clone()).collect();
         // A file that the index does not have: it was just closed, or there is no index.
-        for (name, sidecar) in closed_sidecars(folder, &station)? {
-            if !known.contains(&name)
-                && let Some((_, file)) = LoggedFile::from_sidecar(&name, &sidecar, None)
-            {
-                files.push(covered(folder, file));
+        for (name, sidecar) in closed_sidecars(folder, &station, |name| known.contains(name))? {
+            if let Some((_, file)) = LoggedFile::from_sidecar(&name, &sidecar, None) {
+                files.push(covered(folder, file, Some(&sidecar)));
             }
         }
         if files.is_empty() {
@@ -98,7 +97,10 @@ fn indexed_files(folder: &Path, contents: &IndexContents) -> Vec<CoveredFile> {
     let mut deleted = HashSet::new();
     for line in contents.lines.iter().flatten() {
         match &line.entry {
-            IndexEntry::Closed(file) => files.push(covered(folder, file.clone())),
+            IndexEntry::Closed(file) => {
+                let sidecar = read_sidecar(folder, &file.file);
+                files.push(covered(folder, file.clone(), sidecar.as_ref()));
+            }
             IndexEntry::Deleted { file, .. } => {
                 deleted.insert(file.as_str());
             }
@@ -112,9 +114,8 @@ fn indexed_files(folder: &Path, contents: &IndexContents) -> Vec<CoveredFile> {
     files
 }
 
-fn covered(folder: &Path, file: LoggedFile) -> CoveredFile {
-    let sidecar = read_sidecar(folder, &file.file);
-    let mut covered = CoveredFile::new(file, sidecar.as_ref());
+fn covered(folder: &Path, file: LoggedFile, sidecar: Option<&ParsedSidecar>) -> CoveredFile {
+    let mut covered = CoveredFile::new(file, sidecar);
     if !folder.join(&covered.file.file).is_file() {
         covered.absence = Some(LogGapCause::FileMissing);
     }

@@ -72,7 +72,7 @@ pub fn export_log(
     format: FileFormat,
     output: &mut impl ExportOutput,
 ) -> Result<ExportSummary, ExportError> {
-    if from >= to || to.as_nanos().saturating_sub(from.as_nanos()) > MAX_EXPORT.as_nanos() {
+    if !is_exportable((from, to)) {
         return Err(ExportError::Range);
     }
     let parts = catalog.export_parts(from, to);
@@ -280,7 +280,13 @@ impl fmt::Display for ExportError {
 
 impl std::error::Error for ExportError {}
 
-/// Longest range of one export.
+/// Whether a range is not empty and not longer than [`MAX_EXPORT`].
+#[must_use]
+pub fn is_exportable((from, to): (UnixTime, UnixTime)) -> bool {
+    from < to && to.as_nanos().saturating_sub(from.as_nanos()) <= MAX_EXPORT.as_nanos()
+}
+
+/// Longest range of one export: 31 days.
 pub const MAX_EXPORT: Span = Span::from_secs(31 * 86_400);
 
 /// Frames of silence that are written at once.

@@ -121,7 +121,8 @@ impl IndexWriter {
             index.last_end = Some(sidecar.map_or_else(|| last.end(), |it| it.end));
             index.last = Some((segment.unwrap_or(u64::MAX - 1), last.clone()));
         }
-        for (name, sidecar) in closed_sidecars(folder, recorder)? {
+        for (name, sidecar) in closed_sidecars(folder, recorder, |name| index.known.contains(name))?
+        {
             index.add(&name, &sidecar)?;
         }
         Ok(index)
@@ -179,13 +180,17 @@ impl IndexWriter {
     }
 }
 
-/// The complete files of a recorder by their sidecars, oldest first.
+/// The complete files of a recorder by their sidecars, oldest first, without those that are known.
 pub(super) fn closed_sidecars(
     folder: &Path,
     recorder: &str,
+    is_known: impl Fn(&str) -> bool,
 ) -> io::Result<Vec<(String, ParsedSidecar)>> {
     let mut found = Vec::new();
     for name in sidecar_files(folder)? {
+        if is_known(&name) {
+            continue;
+        }
         let Some(sidecar) = read_sidecar(folder, &name) else { continue };
         if sidecar.is_closed && sidecar.recorder == recorder {
             found.push((name, sidecar));

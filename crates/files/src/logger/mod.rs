@@ -29,7 +29,8 @@ mod verify;
 pub use catalog::{LoggerCatalog, LoggerError};
 pub use coverage::{ExportPart, FoundRange};
 pub use export::{
-    ExportError, ExportOutput, ExportSummary, MAX_EXPORT, exact_bits, export_log, note_export,
+    ExportError, ExportOutput, ExportSummary, MAX_EXPORT, exact_bits, export_log, is_exportable,
+    note_export,
 };
 pub use gap::{LogGap, LogGapCause};
 pub use holds::{Hold, MAX_REASON_BYTES, add_hold, list_holds, release_hold};

@@ -8,15 +8,15 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use aulos_control::logs::{StationLog, station_log};
 use aulos_control::{Caller, count};
 use aulos_engine::recorder::UnixTime;
 use aulos_files::logger::{
-    ExportError, ExportOutput, LogReport, LoggerCatalog, LoggerError, MAX_EXPORT, exact_bits,
-    export_log, note_export, parse_local_time,
+    ExportError, ExportOutput, LogReport, LoggerCatalog, LoggerError, exact_bits, export_log,
+    is_exportable, note_export, parse_local_time,
 };
 use aulos_files::record::format::{FileFormat, FileFormatInfo, FormatSettings};
 use aulos_proto::Patch;
@@ -163,8 +163,7 @@ impl LogRequest {
             parse_local_time(&with_offset(text), zone.as_deref()).map_err(|why| wrong(&why))
         };
         let range = (time("from")?, time("to")?);
-        let length = range.1.as_nanos().saturating_sub(range.0.as_nanos());
-        if length <= 0 || length > MAX_EXPORT.as_nanos() {
+        if !is_exportable(range) {
             return Err(refusal(&ExportError::Range));
         }
         let number = |name| query.integer(name).and_then(|number| u32::try_from(number).ok());
@@ -246,7 +245,7 @@ impl LogExports {
         match timeout(START_TIMEOUT, started).await {
             Ok(Ok(Ok(()))) => {
                 count(&counters.log_exports);
-                Ok(ExportBody(body))
+                Ok(ExportBody { pieces: body, is_over: false })
             }
             Ok(Ok(Err(refusal))) => Err(refusal.into_response()),
             _ => Err(unavailable("the disk of the log does not respond in time\n")),
@@ -276,13 +275,18 @@ fn run(
         export_log(&catalog, request.range, format, &mut output).map_err(|error| refusal(&error))
     });
     match exported {
-        Ok(summary) if summary.damaged.0 > 0 => tracing::warn!(
-            recorder = request.log.recorder,
-            frames = summary.damaged.0,
-            "frames of damaged files are silent in an export: run `aulos logger verify`"
-        ),
-        Ok(_) => {}
-        Err(refusal) => output.fail(refusal),
+        Ok(summary) => {
+            if summary.damaged.0 > 0 {
+                tracing::warn!(
+                    recorder = request.log.recorder,
+                    frames = summary.damaged.0,
+                    "frames of damaged files are silent in an export: run `aulos logger verify`"
+                );
+            }
+            // The client may have gone.
+            drop(output.send(None));
+        }
+        Err(refusal) => output.refuse(refusal),
     }
     drop(permit);
 }
@@ -291,12 +295,13 @@ fn run(
 struct StreamOutput {
     /// Takes the result of the beginning.
     start: Option<oneshot::Sender<Result<(), Refusal>>>,
-    bytes: mpsc::Sender<io::Result<Bytes>>,
+    /// Pieces, and `None` behind the last one.
+    bytes: mpsc::Sender<Option<Bytes>>,
     runtime: Handle,
 }
 
 impl StreamOutput {
-    fn send(&self, piece: io::Result<Bytes>) -> io::Result<()> {
+    fn send(&self, piece: Option<Bytes>) -> io::Result<()> {
         let sent = self.bytes.send(piece);
         match self.runtime.block_on(async { timeout(STALL_TIMEOUT, sent).await }) {
             Ok(Ok(())) => Ok(()),
@@ -305,13 +310,11 @@ impl StreamOutput {
         }
     }
 
-    /// Refuses the request, or ends its body so that the client sees that it is not complete.
-    fn fail(&mut self, refusal: Refusal) {
+    /// Refuses the request, if its response has not begun.
+    fn refuse(&mut self, refusal: Refusal) {
         if let Some(start) = self.start.take() {
             // The client may have gone.
             drop(start.send(Err(refusal)));
-        } else {
-            drop(self.send(Err(io::Error::other(refusal.1))));
         }
     }
 }
@@ -321,7 +324,7 @@ impl ExportOutput for StreamOutput {
         if let Some(start) = self.start.take() {
             start.send(Ok(())).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         }
-        if bytes.is_empty() { Ok(()) } else { self.send(Ok(Bytes::copy_from_slice(bytes))) }
+        if bytes.is_empty() { Ok(()) } else { self.send(Some(Bytes::copy_from_slice(bytes))) }
     }
 
     fn patch(&mut self, _: &Patch) -> io::Result<()> {
@@ -329,14 +332,27 @@ impl ExportOutput for StreamOutput {
     }
 }
 
-/// The pieces of an export in their order.
-struct ExportBody(mpsc::Receiver<io::Result<Bytes>>);
+/// The pieces of an export in their order. Without its end, which says that it is complete, the
+/// response is broken off, so that the client sees it.
+struct ExportBody {
+    pieces: mpsc::Receiver<Option<Bytes>>,
+    is_over: bool,
+}
 
 impl Stream for ExportBody {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context)
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let piece = ready!(self.pieces.poll_recv(context));
+        self.is_over = !matches!(piece, Some(Some(_)));
+        Poll::Ready(match piece {
+            Some(Some(bytes)) => Some(Ok(bytes)),
+            Some(None) => None,
+            None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+        })
     }
 }
 
@@ -360,7 +376,31 @@ const NICE: i8 = 15;
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+
+    /// The results of a body whose thread has sent these pieces and ended.
+    fn ends_of(pieces: impl IntoIterator<Item = Option<Bytes>>) -> Vec<bool> {
+        let (bytes, pieces_of_body) = mpsc::channel(QUEUED_PIECES);
+        pieces.into_iter().for_each(|piece| bytes.try_send(piece).unwrap());
+        drop(bytes);
+        let mut body = ExportBody { pieces: pieces_of_body, is_over: false };
+        let mut context = Context::from_waker(Waker::noop());
+        std::iter::from_fn(|| match Pin::new(&mut body).poll_next(&mut context) {
+            Poll::Ready(result) => result.map(|piece| piece.is_ok()),
+            Poll::Pending => panic!("the thread has ended"),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn an_export_that_was_given_up_is_no_complete_response() {
+        let piece = || Some(Bytes::from_static(b"sound"));
+        assert_eq!(ends_of([piece(), None]), [true]);
+        assert_eq!(ends_of([piece()]), [true, false]);
+        assert_eq!(ends_of([]), [false]);
+    }
 
     #[test]
     fn an_offset_may_be_written_with_its_sign() {
