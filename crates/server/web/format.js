@@ -18,7 +18,7 @@ export const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute
 const DATE_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 export const dateTime = text => DATE_TIME.format(new Date(text));
 
-const two = value => String(value).padStart(2, "0");
+export const two = value => String(value).padStart(2, "0");
 export function clock(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   return `${two(Math.floor(whole / 3600))}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;

@@ -1,6 +1,6 @@
 // Logs: find, listen to and export any range of time that a station has sent, what is missing of a day, and holds.
 
-import { count, duration } from "./format.js";
+import { count, duration, two } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { act, link, may, say, stationLink, stations, status } from "./store.js";
 
@@ -8,7 +8,6 @@ const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 const FORMATS = [["flac", "FLAC"], ["wav", "WAV"], ["opus", "Opus"], ["txt", "Text"]];
 const MINUTES = 5;
 
-const two = value => String(value).padStart(2, "0");
 const day = date => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 const local = date => `${day(date)} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 /** A time of the server, without the fraction of its second and with its offset, which tells doubled hours apart. */

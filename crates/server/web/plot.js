@@ -1,7 +1,7 @@
 // The plot of a history: one canvas, painted whole. A thousand points take a few milliseconds, so
 // there is nothing to keep between two paintings.
 
-import { tenth } from "./format.js";
+import { tenth, two } from "./format.js";
 
 /** The scale in LUFS, and its lines. */
 const LOW = -50, HIGH = 0, LINES = [-40, -30, -20, -10];
@@ -21,7 +21,6 @@ export const STATES = [
   { key: "stopped", label: "stopped", band: "broken-ground", strip: "hot" },
 ];
 
-const two = value => String(value).padStart(2, "0");
 const local = time => new Date(time * 1000);
 const date = day => day.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 

@@ -2,7 +2,6 @@
 //! finds, exports and checks.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::Value;
 
 use crate::rpc::Rpc;
-use crate::{shared_turn, text, wait_for};
+use crate::{script, shared_turn, text, wait_for};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -98,9 +97,7 @@ fn a_killed_server_loses_no_line_of_its_log_and_what_was_played_is_exported() {
 /// A hook that appends each event as a line of JSON.
 fn hook(scratch: &ScratchDir) -> (std::path::PathBuf, std::path::PathBuf) {
     let (program, lines) = (scratch.join("hook"), scratch.join("events"));
-    let script = format!("#!/bin/sh\ncat >> {0}\necho >> {0}\n", lines.display());
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&program, &format!("#!/bin/sh\ncat >> {0}\necho >> {0}\n", lines.display()));
     (program, lines)
 }
 

@@ -10,13 +10,9 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::logger::{PATIENCE, seconds, verify};
-use crate::page_operation::{click, until};
+use crate::page_operation::{click, says, until};
 use crate::rpc::Rpc;
 use crate::{shared_turn, wait_for};
-
-fn says(browser: &mut Browser, text: &str) {
-    until(browser, &format!("(document.body?.innerText ?? '').includes({})", json!(text)));
-}
 
 /// Writes into the field of this number, as a user does.
 fn write(browser: &mut Browser, selector: &str, at: usize, text: &str) {

@@ -36,7 +36,7 @@ pub(crate) fn until(browser: &mut Browser, expression: &str) {
     wait_for(expression, PATIENCE, || browser.run(expression).unwrap() == true);
 }
 
-fn says(browser: &mut Browser, text: &str) {
+pub(crate) fn says(browser: &mut Browser, text: &str) {
     until(browser, &format!("(document.body?.innerText ?? '').includes({})", json!(text)));
 }
 

@@ -13,6 +13,7 @@ use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::{RATE, SampleWidth, tonal};
 use serde_json::{Value, json};
 
+use crate::page_operation::says;
 use crate::reload::Listeners;
 use crate::rpc::Rpc;
 use crate::{shared_turn, text, wait_for};
@@ -27,10 +28,6 @@ fn until(browser: &mut Browser, expression: &str) {
 }
 
 /// Waits until the page shows a text.
-fn says(browser: &mut Browser, text: &str) {
-    until(browser, &format!("(document.body?.innerText ?? '').includes({})", json!(text)));
-}
-
 fn page(server: &AulosServer, hash: &str) -> String {
     format!("http://{}/{hash}", server.http)
 }

@@ -26,7 +26,7 @@ pub(super) struct EventFeed {
 }
 
 /// Interval of comments on an idle stream, so that a proxy does not close the connection.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+pub(super) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 impl EventFeed {
     /// Starts the rendering task; it ends with the runtime.

@@ -68,18 +68,13 @@ pub(super) fn preflight_response(request: &Request, control: &Control) -> Option
     {
         return None;
     }
-    let config = control.config();
-    let origin = config.http.allow_origin.as_deref()?;
     let headers = [
-        (ACCESS_CONTROL_ALLOW_ORIGIN, origin),
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
         (ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Icy-MetaData, Range"),
         (ACCESS_CONTROL_MAX_AGE, "86400"),
     ];
-    Some(
-        (StatusCode::NO_CONTENT, headers.map(|(name, value)| (name, value.to_owned())))
-            .into_response(),
-    )
+    let mut response = (StatusCode::NO_CONTENT, headers).into_response();
+    permit_other_sites(&mut response, control).then_some(response)
 }
 
 fn is_server_name(name: String, names: &[String]) -> bool {

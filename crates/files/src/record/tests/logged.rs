@@ -10,6 +10,7 @@ use aulos_core::{Block, ChannelLayout, MediaTime, Rng, SampleRate, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand, UnixTime};
 use aulos_engine::source::BLOCK_SAMPLES;
 
+use super::logged_day::expected;
 use super::test_recorder::{TestRecorder, decode, json, number};
 use crate::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
 use crate::logger::{
@@ -84,26 +85,6 @@ pub(super) fn sidecars(folder: &ScratchDir) -> Vec<(i64, u64, u64, PathBuf)> {
     all
 }
 
-/// What was played in a range: each run begins with frame 0 at its time.
-fn played(runs: &[(i64, u64)], (from, to): (i64, i64)) -> Vec<f32> {
-    let floor = |nanos: i64| usize::try_from(nanos * 48 / 1_000_000).unwrap();
-    let ceil = |nanos: i64| (nanos.unsigned_abs() * 48).div_ceil(1_000_000);
-    let (mut sound, mut is_to_the_end) = (Vec::new(), false);
-    for &(start, frames) in runs.iter().filter(|run| run.0 < to) {
-        let first = if from > start { ceil(from - start) } else { 0 };
-        let end = ceil(to - start).min(frames);
-        if first < end {
-            let place = if start > from { floor(start - from) } else { 0 };
-            sound.resize(place.max(sound.len()), 0.0);
-            sound.extend((first..end).map(number));
-            is_to_the_end = end < frames;
-        }
-    }
-    let place = if is_to_the_end { 0 } else { floor(to - from) };
-    sound.resize(place.max(sound.len()), 0.0);
-    sound
-}
-
 fn samples_of(path: &Path) -> Vec<f32> {
     let mut decoder = FileDecoder::open(path, FileDecodeOptions::default()).unwrap();
     let mut block = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::MONO, BLOCK_SAMPLES);
@@ -151,7 +132,7 @@ fn a_thousand_random_ranges_over_kills_are_exported_to_the_frame() {
         let wanted = (end - start) as f64 * 48e3 / 1e9;
         assert!((samples.len() as f64 - wanted).abs() <= 3.0, "{} of {wanted}", samples.len());
         // Each frame is at the place of its time.
-        let wanted = played(&runs, (start, end));
+        let wanted = expected(&runs, SampleRate::HZ_48000, (start, end), number);
         assert_eq!(samples.len(), wanted.len(), "{compared}");
         let wrong = samples.iter().zip(&wanted).position(|(a, b)| a.to_bits() != b.to_bits());
         assert_eq!(wrong, None, "{compared}: {range:?}");

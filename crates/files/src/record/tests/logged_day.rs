@@ -113,7 +113,7 @@ impl Run {
 }
 
 /// A run that is in the files: the time of its frame 0, and its frames.
-type RecordedRun = (i64, u64);
+pub(super) type RecordedRun = (i64, u64);
 
 /// The runs by their sidecars. `starts` are the times at which they began.
 fn recorded_runs(folder: &Path, starts: &[i64]) -> Vec<RecordedRun> {
@@ -139,8 +139,14 @@ fn frames_of(nanos: i64, rate: SampleRate, is_up: bool) -> u64 {
     u64::try_from(whole + u128::from(is_up && nanos % 1_000_000_000 > 0)).unwrap()
 }
 
-/// What was played in `from..to`: each frame is at the place of its time.
-fn expected(runs: &[RecordedRun], rate: SampleRate, (from, to): (i64, i64)) -> Vec<f32> {
+/// What was played in `from..to`: each frame is at the place of its time, and has the value
+/// `sample` of its number in its run.
+pub(super) fn expected(
+    runs: &[RecordedRun],
+    rate: SampleRate,
+    (from, to): (i64, i64),
+    sample: impl Fn(u64) -> f32,
+) -> Vec<f32> {
     let mut sound = Vec::new();
     let mut is_to_the_end = false;
     for &(start, frames) in runs.iter().filter(|run| run.0 < to) {
@@ -154,7 +160,7 @@ fn expected(runs: &[RecordedRun], rate: SampleRate, (from, to): (i64, i64)) -> V
             let place = usize::try_from(frames_of(start - from, rate, false)).unwrap();
             sound.resize(place.max(sound.len()), 0.0);
         }
-        sound.extend((first..end).map(source));
+        sound.extend((first..end).map(&sample));
         is_to_the_end = end < frames;
     }
     if !is_to_the_end {
@@ -201,7 +207,7 @@ fn compare(
     range: (i64, i64),
 ) -> bool {
     let times = (UnixTime::from_nanos(range.0), UnixTime::from_nanos(range.1));
-    let wanted = expected(runs, rate, range);
+    let wanted = expected(runs, rate, range, source);
     let mut output = Memory::default();
     if export_log(catalog, times, "wav:24".parse().unwrap(), &mut output).is_err() {
         assert!(wanted.iter().all(|sample| *sample == 0.0), "{range:?}");

@@ -22,6 +22,7 @@ use tokio::time::sleep;
 
 use super::resource::{Parameter, ParameterKind as Kind, Query};
 use crate::http::app_state::AppState;
+use crate::http::events::KEEPALIVE_INTERVAL;
 use crate::http::host::permit_other_sites;
 use crate::http::large_body::EventBody;
 
@@ -54,7 +55,7 @@ pub(in crate::http) async fn get(
     };
     let delay = query.integer("delay_ms").and_then(|ms| i64::try_from(ms).ok());
     let (events, receiver) = mpsc::channel(1);
-    let follower = Follower { shown, delay: delay.map(Span::from_millis), events, permit };
+    let follower = Follower { shown, delay: delay.map(Span::from_millis), events, _permit: permit };
     tokio::spawn(follower.run(Arc::clone(&app.control)));
     let body = EventBody::new(Arc::clone(&app.control), receiver);
     let media = [(CONTENT_TYPE, "text/event-stream")];
@@ -68,7 +69,7 @@ struct Follower {
     shown: watch::Receiver<Option<Arc<ShownTitle>>>,
     delay: Option<Span>,
     events: mpsc::Sender<Bytes>,
-    permit: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Follower {
@@ -81,7 +82,7 @@ impl Follower {
         self.shown.mark_changed();
         loop {
             if self.events.send(next).await.is_err() {
-                break;
+                return;
             }
             next = loop {
                 let now = SystemClock::now();
@@ -112,7 +113,6 @@ impl Follower {
                 }
             };
         }
-        drop(self.permit);
     }
 }
 
@@ -149,9 +149,6 @@ fn event(title: &ShownTitle, at_ms: u128, delay: Span) -> Bytes {
 
 /// Clients at once; each is a task and a connection.
 pub(in crate::http) const MAX_FOLLOWERS: usize = 1_000;
-
-/// Interval of comments on an idle stream, so that a proxy does not close the connection.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Longer than the window of a player that does not go back.
 const MAX_DELAY_MS: u64 = 600_000;
