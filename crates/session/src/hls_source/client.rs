@@ -242,20 +242,12 @@ impl HlsClient {
     /// Requests what is needed next, unless something is on its way.
     fn proceed(&mut self, now: Instant) {
         while self.activity.is_none() && !self.is_over {
-            let is_waiting = self.retry_at.is_some_and(|at| now < at);
-            let Some(media) = &mut self.media else {
-                if is_waiting {
-                    return;
-                }
-                let url = self.address.url.clone();
-                return self.fetch(Activity::Playlist, url, None, MAX_M3U8_BYTES);
-            };
+            let Some(media) = &mut self.media else { return self.fetch_playlist() };
             if let Some(since) = media.staleness(now) {
                 return self.fail(HlsError::Stale(since).into());
             }
             if !media.is_ended && now >= media.reload_at {
-                let url = self.address.url.clone();
-                return self.fetch(Activity::Playlist, url, None, MAX_M3U8_BYTES);
+                return self.fetch_playlist();
             }
             let HeldMedia { media: reserve, bytes, segments } = self.held;
             let wants_more = reserve < media.target * RESERVE_TARGETS
@@ -263,6 +255,9 @@ impl HlsClient {
                 && segments < MAX_HELD_SEGMENTS;
             let Some(queued) = media.queue.front() else {
                 if media.is_ended {
+                    if self.status.segments == 0 {
+                        return self.fail(HlsError::Segments.into());
+                    }
                     self.is_over = true;
                     self.outputs.push_back(HlsOutput::Ended);
                 }
@@ -272,6 +267,7 @@ impl HlsClient {
                 media.drop_front();
                 continue;
             }
+            let is_waiting = self.retry_at.is_some_and(|at| now < at);
             if is_waiting || !wants_more {
                 return;
             }
@@ -315,6 +311,11 @@ impl HlsClient {
         }
         let url = join(&segment.uri)?;
         Ok(Some((Activity::Segment, url, segment.range, MAX_SEGMENT_BYTES)))
+    }
+
+    fn fetch_playlist(&mut self) {
+        let url = self.address.url.clone();
+        self.fetch(Activity::Playlist, url, None, MAX_M3U8_BYTES);
     }
 
     fn fetch(
@@ -361,7 +362,7 @@ impl HlsClient {
                 let media = self.media.get_or_insert_with(|| MediaState::new(url.clone(), now));
                 media.url = url;
                 let outcome = media.update(now, playlist);
-                self.status.lost += outcome.lost;
+                self.status.lost = self.status.lost.saturating_add(outcome.lost);
                 if outcome.restarted {
                     self.keys.clear();
                     self.map = None;
@@ -400,7 +401,7 @@ impl HlsClient {
 
     fn read_segment(&mut self, is_partial: bool, bytes: Vec<u8>) -> Result<(), HlsError> {
         let Some(media) = &self.media else { return Ok(()) };
-        let Some(queued) = media.queue.front().cloned() else { return Ok(()) };
+        let Some(queued) = media.queue.front() else { return Ok(()) };
         let mut bytes = part(bytes, queued.segment.range, is_partial)?;
         self.decrypt(queued.segment.key.as_ref(), queued.sequence, &mut bytes)?;
         let front = bytes.trim_ascii_start();
@@ -408,7 +409,7 @@ impl HlsClient {
             return Err(HlsError::WebPage);
         }
         let Some(media) = &mut self.media else { return Ok(()) };
-        media.queue.pop_front();
+        let Some(queued) = media.queue.pop_front() else { return Ok(()) };
         let mut begins = queued.begins;
         let missing = media.take_missing(&mut begins);
         if let Some((map, content, given)) = &mut self.map

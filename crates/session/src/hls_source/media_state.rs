@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::http::HttpUrl;
-use aulos_proto::m3u8::{MediaPlaylist, MediaSegment};
+use aulos_proto::m3u8::{MAX_SEGMENTS, MediaPlaylist, MediaSegment};
 
 /// A segment that is to be fetched.
 #[derive(Clone, Debug)]
@@ -28,8 +28,10 @@ pub(super) struct MediaState {
     /// When it had new segments last.
     changed_at: Instant,
     pub(super) reload_at: Instant,
-    /// Media that fell out of the playlist, before the next segment.
+    /// Media that fell out of the playlist or was lost, before the next segment.
     missing: Span,
+    /// The next segment does not continue what was given out before.
+    begins: bool,
 }
 
 /// What a reload has brought.
@@ -52,6 +54,7 @@ impl MediaState {
             changed_at: now,
             reload_at: now,
             missing: Span::ZERO,
+            begins: false,
         }
     }
 
@@ -63,7 +66,7 @@ impl MediaState {
         self.is_ended = is_ended;
         let end = sequence + segments.len() as u64;
         // One of several servers may lag behind the others.
-        outcome.restarted = self.next.is_some_and(|next| end + MAX_LAG < next);
+        outcome.restarted = self.next.is_some_and(|next| end < next.saturating_sub(MAX_LAG));
         if outcome.restarted {
             self.next = None;
         }
@@ -110,7 +113,7 @@ impl MediaState {
     pub(super) fn take_missing(&mut self, begins: &mut bool) -> Span {
         let missing = core::mem::replace(&mut self.missing, Span::ZERO);
         let most = (self.target * START_TARGETS).min(MAX_HOLE);
-        *begins |= missing > most;
+        *begins |= core::mem::take(&mut self.begins) || missing > most;
         if *begins { Span::ZERO } else { missing }
     }
 
@@ -118,26 +121,26 @@ impl MediaState {
     pub(super) fn drop_front(&mut self) -> Option<QueuedSegment> {
         let dropped = self.queue.pop_front()?;
         self.missing += dropped.segment.duration;
-        if let Some(next) = self.queue.front_mut() {
-            next.begins |= dropped.begins;
-        }
+        self.begins |= dropped.begins;
         Some(dropped)
     }
 
     /// Begins again near the end when fetching cannot keep up.
     fn drop_backlog(&mut self) -> u64 {
-        let backlog = |queue: &VecDeque<QueuedSegment>| -> Span {
-            queue.iter().fold(Span::ZERO, |sum, queued| sum + queued.segment.duration)
-        };
-        if self.is_ended || backlog(&self.queue) <= self.target * MAX_BACKLOG_TARGETS {
+        let mut backlog = self.queue.iter().fold(Span::ZERO, |sum, it| sum + it.segment.duration);
+        let is_short = backlog <= self.target * MAX_BACKLOG_TARGETS;
+        if self.is_ended || is_short && self.queue.len() <= MAX_SEGMENTS {
             return 0;
         }
         let mut lost = 0;
-        while self.queue.len() > 1 && backlog(&self.queue) > self.target * START_TARGETS {
-            self.queue.pop_front();
+        while self.queue.len() > 1
+            && (backlog > self.target * START_TARGETS || self.queue.len() > MAX_SEGMENTS)
+            && let Some(dropped) = self.queue.pop_front()
+        {
+            backlog -= dropped.segment.duration;
             lost += 1;
         }
-        self.queue.iter_mut().take(1).for_each(|next| next.begins = true);
+        self.begins = true;
         lost
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::http::HttpUrl;
+use aulos_proto::m3u8::{MAX_SEGMENTS, Playlist};
 
+use super::media_state::MediaState;
 use super::*;
 use crate::radio::RadioError;
 
@@ -297,5 +299,46 @@ fn the_reserve_lasts_for_days_whatever_the_clock_of_the_sender() {
         let (dry_runs, least, most) = reserves(ppm);
         assert_eq!(dry_runs, 0, "{ppm}");
         assert!(least > Span::from_millis(500) && most < Span::from_secs(30), "{ppm}: {most}");
+    }
+}
+
+#[test]
+fn what_follows_a_lost_beginning_begins() {
+    let mut world = World::new("/l.m3u8", &[]);
+    world.put("/l.m3u8", live(10, 11));
+    world.settle();
+    assert_eq!(world.client.status().lost, 1, "the only segment is missing");
+    stream(&mut world, 10, 12);
+    while world.segments.is_empty() {
+        world.expire();
+    }
+    assert_eq!(world.heard(), "s11");
+    assert!(world.segments[0].begins);
+}
+
+#[test]
+fn an_ended_playlist_without_a_segment_that_can_be_fetched_fails() {
+    let mut world = World::new("/l.m3u8", &[]);
+    world.put("/l.m3u8", live(0, 2) + "#EXT-X-ENDLIST\n");
+    world.settle();
+    assert!(matches!(world.over, Some(Err(_))), "{:?}", world.over);
+}
+
+#[test]
+fn numbers_and_durations_without_sense_are_bounded() {
+    let mut world = World::new("/l.m3u8", &[]);
+    stream(&mut world, u64::MAX - 6, u64::MAX - 1);
+    world.settle();
+    let heard = world.segments.len();
+    assert!(heard > 0);
+    world.expire();
+    assert_eq!(world.segments.len(), heard, "the same playlist again has nothing new");
+    // Segments without a duration are no reason to keep them all.
+    let mut media = MediaState::new("http://radio.example/l.m3u8".parse().unwrap(), world.now);
+    for from in [1, 15_001, 30_001] {
+        let text = live(from, from + 15_000).replace("#EXTINF:6,", "#EXTINF:0,");
+        let Ok(Playlist::Media(playlist)) = Playlist::parse(text.as_bytes()) else { panic!() };
+        media.update(world.now, playlist);
+        assert!(media.queue.len() <= MAX_SEGMENTS, "{}", media.queue.len());
     }
 }

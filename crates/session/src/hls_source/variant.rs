@@ -26,16 +26,14 @@ impl VariantChoice {
         let has_audio_only = playable().any(Variant::is_audio_only);
         let all = || playable().filter(|variant| !has_audio_only || variant.is_audio_only());
         let bandwidth = |variant: &&Variant| variant.bandwidth;
-        let lowest = || all().min_by_key(bandwidth);
-        match self {
-            // Of equal ones the first, which is the server's preference.
-            Self::Best => all().rev().max_by_key(bandwidth),
-            Self::Lowest => lowest(),
-            Self::UpTo(most) => {
-                let fits = all().rev().filter(|variant| variant.bandwidth <= most);
-                fits.max_by_key(bandwidth).or_else(lowest)
-            }
-        }
+        let most = match self {
+            Self::Best => u64::MAX,
+            Self::Lowest => 0,
+            Self::UpTo(most) => most,
+        };
+        // Of equal ones the first, which is the server's preference.
+        let fits = all().rev().filter(|variant| variant.bandwidth <= most);
+        fits.max_by_key(bandwidth).or_else(|| all().min_by_key(bandwidth))
     }
 }
 
