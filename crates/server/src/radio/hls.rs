@@ -10,6 +10,7 @@ use aulos_control::backend::{HlsSourceState, RadioPhase};
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::feed::{HttpFeederCommand, SegmentItem, SegmentQueue, StreamState, segment_channel};
+use aulos_proto::http::HttpUrl;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls_source::{HeldMedia, HlsAddress, HlsClient, HlsInput, HlsOutput};
 use aulos_session::radio::{RadioError, RadioInfo};
@@ -19,6 +20,8 @@ use super::{POLL_INTERVAL, PlayEnd, RadioTask};
 
 /// An HLS stream that is played.
 struct HlsPlayback {
+    /// The address of the playlist.
+    url: HttpUrl,
     client: HlsClient,
     about: RadioInfo,
     fetching: Option<Pin<Box<dyn Future<Output = HlsInput> + Send>>>,
@@ -37,8 +40,10 @@ impl RadioTask {
     /// Plays the stream at `address` until it fails, ends, or is not needed any more.
     pub(super) async fn play_hls(&mut self, address: HlsAddress) -> PlayEnd {
         let about = RadioInfo { url: Some(address.url.to_string()), ..RadioInfo::default() };
+        let url = address.url.clone();
         let client = HlsClient::new(address, self.variant, SystemClock::now());
         let mut playback = HlsPlayback {
+            url,
             client,
             about,
             fetching: None,
@@ -79,7 +84,7 @@ impl RadioTask {
                 }
                 Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.set_title(title),
                 _ = ticks.tick() => {
-                    if let Some(end) = self.poll_playback(&mut playback, before) {
+                    if let Some(end) = self.poll_playback(&mut playback, &before) {
                         return end;
                     }
                 }
@@ -128,19 +133,13 @@ impl RadioTask {
     fn poll_playback(
         &mut self,
         playback: &mut HlsPlayback,
-        before: StreamState,
+        before: &StreamState,
     ) -> Option<PlayEnd> {
         let now = SystemClock::now();
-        let state = self.poll_decoder();
-        if state.counts.packets != before.counts.packets {
-            self.backoff.succeeded(now);
-        }
-        if state.body > before.body
-            && let Some(error) = state.error
-        {
-            self.orders.try_send(HttpFeederCommand::Stop).ok();
-            return Some(PlayEnd::Failed(RadioError::Undecodable(error.to_string())));
-        }
+        let state = match self.check_decoder(before, &playback.url) {
+            Ok(state) => state,
+            Err(failure) => return Some(PlayEnd::Failed(failure)),
+        };
         if let Some(queue) = &mut playback.queue {
             let feed = queue.state();
             let HeldMedia { media, bytes, segments } = playback.sent;

@@ -233,7 +233,7 @@ impl RadioTask {
         body.body.set_title_charset(self.charset);
         // Discard reports on the previous body.
         while self.reports.try_recv().is_ok() {}
-        let StreamState { body: before, counts, .. } = *self.state.read();
+        let before = *self.state.read();
         if self.orders.try_send(HttpFeederCommand::Play(Box::new(body))).is_err() {
             return Some(RadioError::Busy);
         }
@@ -248,7 +248,7 @@ impl RadioTask {
                     HttpBodyEnd::Ended => finished = true,
                     // Before any audio was decoded the decoder's verdict comes first: it may be a
                     // web page.
-                    HttpBodyEnd::Broken(fault) if self.state.read().counts.packets == counts.packets => {
+                    HttpBodyEnd::Broken(fault) if self.state.read().counts.packets == before.counts.packets => {
                         broken = Some((body_error(fault), LAST_POLLS));
                     }
                     HttpBodyEnd::Broken(fault) => return Some(body_error(fault)),
@@ -262,16 +262,10 @@ impl RadioTask {
                 Some(title) = poll_fn(|context| icy_titles.poll_recv(context)) => self.set_title(title),
                 Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.set_title(title),
                 _ = ticks.tick() => {
-                    let state = self.poll_decoder();
-                    // A server that answers without audio has not worked.
-                    if state.counts.packets != counts.packets {
-                        self.backoff.succeeded(SystemClock::now());
-                    }
-                    if state.body > before && let Some(error) = state.error {
-                        self.orders.try_send(HttpFeederCommand::Stop).ok();
-                        self.unplayable.insert(url);
-                        return Some(RadioError::Undecodable(error.to_string()));
-                    }
+                    let state = match self.check_decoder(&before, &url) {
+                        Ok(state) => state,
+                        Err(failure) => return Some(failure),
+                    };
                     if let Some((failure, left)) = &mut broken {
                         *left -= 1;
                         if *left == 0 {
@@ -302,6 +296,28 @@ impl RadioTask {
     }
 
     /// Reads the decoder's state, and publishes it.
+    /// Reads the state of the decoder, which may not be able to decode what came from `url` after
+    /// the state `before`.
+    fn check_decoder(
+        &mut self,
+        before: &StreamState,
+        url: &HttpUrl,
+    ) -> Result<StreamState, RadioError> {
+        let state = self.poll_decoder();
+        // A server that answers without audio has not worked.
+        if state.counts.packets != before.counts.packets {
+            self.backoff.succeeded(SystemClock::now());
+        }
+        if state.body > before.body
+            && let Some(error) = state.error
+        {
+            self.orders.try_send(HttpFeederCommand::Stop).ok();
+            self.unplayable.insert(url.clone());
+            return Err(RadioError::Undecodable(error.to_string()));
+        }
+        Ok(state)
+    }
+
     fn poll_decoder(&mut self) -> StreamState {
         let state = *self.state.read();
         self.watch.change(|published| {
