@@ -25,7 +25,7 @@ pub(super) fn play(listener: &Listener, index: usize) {
     std::thread::sleep(RELOAD.mul_f64(index as f64 * 0.618 % 1.0));
     let folder = listener.path.trim_end_matches("index.m3u8");
     let id = format!("?id=listener-{index}");
-    let (mut next, mut init) = (None, None);
+    let (mut next, mut has_init) = (None, false);
     while !listener.is_over() {
         let Some(text) = fetch(listener, &format!("{}{id}", listener.path)) else {
             std::thread::sleep(RELOAD);
@@ -37,12 +37,12 @@ pub(super) fn play(listener: &Listener, index: usize) {
         let mut expected =
             next.unwrap_or_else(|| segments.get(begin).map_or(0, |segment| segment.number));
         let map = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MAP:URI=\""));
-        if init.is_none()
+        if !has_init
             && let Some(name) = map.and_then(|rest| rest.split('"').next())
             && let Some(bytes) = fetch(listener, &format!("{folder}{name}"))
         {
             listener.keep(&bytes);
-            init = Some(());
+            has_init = true;
         }
         let first = expected;
         for segment in segments.iter().filter(|segment| segment.number >= first) {

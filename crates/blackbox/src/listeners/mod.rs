@@ -37,6 +37,15 @@ impl Player {
             Self::Stream(path) | Self::Hls(path) => path,
         }
     }
+
+    /// The sound that a player has before it begins. Browsers and radios begin a stream with some
+    /// two seconds; HLS begins with what its first segments hold (RFC 8216, 6.3.3).
+    const fn reserve(self) -> Duration {
+        match self {
+            Self::Stream(_) => Duration::from_millis(1_000),
+            Self::Hls(_) => Duration::from_millis(100),
+        }
+    }
 }
 
 /// Listeners of one kind, a thread each.
@@ -99,16 +108,5 @@ impl Listeners {
     pub fn stop(self) {
         self.end.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| drop(thread.join()));
-    }
-}
-
-impl Player {
-    /// The sound that a player has before it begins. Browsers and radios begin a stream with some
-    /// two seconds; HLS begins with what its first segments hold (RFC 8216, 6.3.3).
-    const fn reserve(self) -> Duration {
-        match self {
-            Self::Stream(_) => Duration::from_millis(1_000),
-            Self::Hls(_) => Duration::from_millis(100),
-        }
     }
 }

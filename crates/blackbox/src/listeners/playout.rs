@@ -21,6 +21,13 @@ pub struct ListenerReport {
     pub discontinuities: u32,
 }
 
+impl ListenerReport {
+    fn add_stall(&mut self, length: Duration) {
+        self.stalled += length;
+        self.longest = self.longest.max(length);
+    }
+}
+
 /// A player's buffer. Times count from any moment, and do not go back.
 #[derive(Debug)]
 pub struct Playout {
@@ -41,19 +48,11 @@ enum Buffer {
 impl Playout {
     /// One that begins to play with this much sound.
     #[must_use]
-    pub const fn new(reserve: Duration) -> Self {
+    pub fn new(reserve: Duration) -> Self {
         Self {
             reserve,
             buffer: Buffer::Fills(Duration::ZERO, None),
-            heard: ListenerReport {
-                sound: Duration::ZERO,
-                errors: 0,
-                stalls: 0,
-                stalled: Duration::ZERO,
-                longest: Duration::ZERO,
-                missed: 0,
-                discontinuities: 0,
-            },
+            heard: ListenerReport::default(),
         }
     }
 
@@ -67,8 +66,7 @@ impl Playout {
                 *so_far += sound;
                 if *so_far >= self.reserve {
                     if let Some(since) = *since {
-                        self.heard.stalled += now.saturating_sub(since);
-                        self.heard.longest = self.heard.longest.max(now.saturating_sub(since));
+                        self.heard.add_stall(now.saturating_sub(since));
                     }
                     self.buffer = Buffer::Plays(now + *so_far);
                 }
@@ -95,8 +93,7 @@ impl Playout {
     pub fn take(&mut self, now: Duration) -> ListenerReport {
         self.run_dry(now);
         if let Buffer::Fills(_, Some(since)) = &mut self.buffer {
-            self.heard.stalled += now.saturating_sub(*since);
-            self.heard.longest = self.heard.longest.max(now.saturating_sub(*since));
+            self.heard.add_stall(now.saturating_sub(*since));
             *since = now;
         }
         std::mem::take(&mut self.heard)

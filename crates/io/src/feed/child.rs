@@ -44,10 +44,8 @@ impl ChildGroup {
 
 impl Drop for ChildGroup {
     fn drop(&mut self) {
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            // The group may be gone already.
-            let _ = kill_process_group(group, Signal::TERM);
-        }
+        // The group may be gone already.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::TERM);
         // Without it, a child that ignores TERM would block here.
         if !matches!(self.0.try_wait(), Ok(Some(_))) {
             drop(self.0.kill());
