@@ -68,6 +68,13 @@ impl Span {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
+    /// `secs` seconds, rounded towards zero, as people write them; saturates, and is zero for NaN.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the cast saturates")]
+    pub const fn from_secs_f64(secs: f64) -> Self {
+        Self((secs * 1e9) as i64)
+    }
+
     /// Whole nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> i64 {

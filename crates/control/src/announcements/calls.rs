@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 
 use aulos_config::StreamSettings;
-use aulos_core::{Db, Lufs};
+use aulos_core::{Db, Lufs, Span};
 use aulos_engine::announce::Ducking;
 use aulos_proto::http::HttpUrl;
 use aulos_proto::snap::control::RpcError;
@@ -23,7 +23,6 @@ use crate::control::state::Subjects;
 use crate::methods::params::{Params, unknown_name};
 use crate::methods::rpc::{MethodResult, internal_error};
 use crate::stations::added::remote_refusal;
-use crate::stations::calls::seconds;
 
 /// `Aulos.Announce`.
 pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -32,7 +31,7 @@ pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     let config = context.control.config();
     let (source, uri) = announced_source(params.text("uri")?, &config.streams, config.uploads())
         .map_err(|why| RpcError::invalid_params(&why))?;
-    let release = seconds(params.number("release_s")?);
+    let release = Span::from_secs_f64(params.number("release_s")?);
     let ducking = Ducking { gain: Db::new(params.number("duck_db")?), release };
     let gain = Db::new(params.number("gain_db")? + volume_gain(params.number("volume")?).get());
     let normalize = params.bool("normalize")?;

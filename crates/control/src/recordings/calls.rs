@@ -172,9 +172,7 @@ pub(crate) fn command_time(
     params: &Params<'_>,
     now: aulos_core::Instant,
 ) -> Result<CommandTime, RpcError> {
-    // Seconds are in a range far below 2^63 nanoseconds.
-    #[allow(clippy::cast_possible_truncation, reason = "see above")]
-    let seconds = |key| Ok::<_, RpcError>(Span::from_nanos((params.number(key)? * 1e9) as i64));
+    let seconds = |key| Ok::<_, RpcError>(Span::from_secs_f64(params.number(key)?));
     Ok(match params.at_most_one(&["at", "ago_s", "in_s", "frame"])? {
         None => CommandTime::Local(now),
         Some("frame") => CommandTime::Frame(MediaTime(params.count("frame")?)),

@@ -23,7 +23,7 @@ pub(crate) fn set_source(context: &mut CallContext<'_>, params: &Params<'_>) -> 
     let (number, slot) = context.station_param(params)?;
     let sources = &slot.station.sources;
     let source = parse_source(sources, params)?;
-    let span = params.optional_number("for_s")?.map(seconds);
+    let span = params.optional_number("for_s")?.map(Span::from_secs_f64);
     let answer = json!({
         "station": slot.station.name,
         "source": source.and_then(|index| sources.get(index)).map(|source| &source.name),
@@ -54,12 +54,6 @@ pub(crate) fn parse_source(
         let expected = format!("one of {}, its number from 0, or auto", names.join(", "));
         params.invalid("source", &expected)
     })
-}
-
-/// Seconds of a parameter or of a script; a number that is too large is the longest span.
-#[allow(clippy::cast_possible_truncation, reason = "see above")]
-pub(crate) fn seconds(seconds: f64) -> Span {
-    Span::from_nanos((seconds * 1e9) as i64)
 }
 
 /// Range of `for_s`: at least a few quanta; a day or longer needs no limit.

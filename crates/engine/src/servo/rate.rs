@@ -148,7 +148,7 @@ impl RateEstimator {
     pub(super) fn backlog(&self) -> Option<Span> {
         let anchor = self.anchor.filter(|_| self.accepted >= ESTABLISHED_SLOTS)?;
         let expected = anchor.ahead + self.rate * (self.last.at - anchor.at);
-        Some(span(expected - self.last.ahead))
+        Some(Span::from_secs_f64(expected - self.last.ahead))
     }
 
     fn take_slot(&mut self, point: ArrivalPoint) {
@@ -272,11 +272,6 @@ impl ArrivalPoint {
     fn height(self, slope: f64) -> f64 {
         self.ahead - slope * self.at
     }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "saturates")]
-fn span(seconds: f64) -> Span {
-    Span::from_nanos((seconds * 1e9) as i64)
 }
 
 /// Length of a slot, in which only the most punctual arrival counts: less than a page of Ogg is

@@ -82,7 +82,7 @@ impl World {
     }
 
     fn fill(&self) -> Span {
-        span(self.staged) + (self.now - self.last_arrival)
+        Span::from_secs_f64(self.staged) + (self.now - self.last_arrival)
     }
 
     fn stall(&mut self, length: Span, stall: Stall) {
@@ -101,8 +101,8 @@ impl World {
     fn send(&mut self) {
         while self.capture <= (self.now - Instant::ZERO).as_secs_f64() {
             let unit = self.unit();
-            let late = span(unit * self.jitter.as_secs_f64());
-            let arrival = Instant::ZERO + span(self.capture) + late;
+            let late = Span::from_secs_f64(unit * self.jitter.as_secs_f64());
+            let arrival = Instant::ZERO + Span::from_secs_f64(self.capture) + late;
             let last = self.underway.back().copied().unwrap_or(Instant::ZERO);
             self.underway.push_back(arrival.max(last).max(self.stalled_until));
             self.capture += self.period.as_secs_f64() / (1.0 + self.ppm * 1e-6);
@@ -210,11 +210,6 @@ const TARGET: Span = Span::from_millis(400);
 const RING: usize = 64;
 const MINUTE: Span = Span::from_secs(60);
 
-fn span(seconds: f64) -> Span {
-    #[allow(clippy::cast_possible_truncation, reason = "hours, in nanoseconds")]
-    Span::from_nanos((seconds * 1e9) as i64)
-}
-
 #[test]
 fn an_exact_sender_is_not_corrected_despite_jitter() {
     for jitter in [0, 1, 10, 50] {
@@ -314,7 +309,7 @@ fn a_stall_longer_than_the_buffer_leaves_a_backlog_with_a_known_end() {
             world.stall(Span::from_secs(seconds), Stall::CatchesUp);
             // Everything but the buffered audio waits for as long as nothing was heard.
             let surplus = seconds as f64 - 0.4;
-            let end = span(surplus / 400e-6) + MINUTE * 5;
+            let end = Span::from_secs_f64(surplus / 400e-6) + MINUTE * 5;
             let report = world.run(end);
             println!("{ppm} ppm, {seconds} s: {report:.1?}");
             assert_eq!(world.underruns, 1);
@@ -448,8 +443,8 @@ fn a_sender_that_stumbles_on_is_not_held_to_be_fast_or_slow() {
             for _ in 0..300 {
                 let unit = world.unit();
                 let stall = if world.unit() < 0.5 { Stall::CatchesUp } else { Stall::Loses };
-                world.stall(span(2.0 * unit * unit), stall);
-                let next = world.run(span(4.0 * unit));
+                world.stall(Span::from_secs_f64(2.0 * unit * unit), stall);
+                let next = world.run(Span::from_secs_f64(4.0 * unit));
                 report.least = report.least.min(next.least - ppm);
                 report.most = report.most.max(next.most - ppm);
             }

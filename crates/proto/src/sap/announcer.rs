@@ -128,13 +128,13 @@ impl SapAnnouncer {
 
     /// RFC 2974, 3.1: the time that all announcements need at the bandwidth limit, or the
     /// configured interval if that is longer, randomized by up to a third.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a wait")]
+    #[allow(clippy::cast_precision_loss, reason = "a wait")]
     fn schedule_next(&mut self, now: Instant) {
         let bits =
             8 * (self.others as u64 + 1) * self.current.as_ref().map_or(0, String::len) as u64;
         let needed = bits as f64 / f64::from(self.config.bandwidth.max(1));
         let seconds = self.config.interval.as_secs_f64().max(needed);
         let wait = seconds * (2.0 / 3.0 + self.rng.next_f64() * 2.0 / 3.0);
-        self.next = now + Span::from_nanos((wait * 1e9) as i64).max(Span::from_secs(1));
+        self.next = now + Span::from_secs_f64(wait).max(Span::from_secs(1));
     }
 }

@@ -1,6 +1,6 @@
 //! `Aulos.SwitchAt`, `Aulos.CancelSwitch` and `Aulos.GetSwitches`.
 
-use aulos_core::MediaTime;
+use aulos_core::{MediaTime, Span};
 use aulos_proto::snap::control::RpcError;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::order::{MAX_ORDERS, OrderTime, zone};
 use crate::control::context::CallContext;
 use crate::methods::params::Params;
 use crate::methods::rpc::{MethodResult, internal_error};
-use crate::stations::calls::{parse_source, seconds};
+use crate::stations::calls::parse_source;
 
 /// `Aulos.SwitchAt`.
 pub(crate) fn switch_at(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -19,7 +19,7 @@ pub(crate) fn switch_at(context: &mut CallContext<'_>, params: &Params<'_>) -> M
     let source = parse_source(&slot.station.sources, params)?;
     let name = source.and_then(|index| slot.station.sources.get(index));
     let (name, station) = (name.map(|source| source.name.clone()), slot.station.clone());
-    let length = params.optional_number("for_s")?.map(seconds);
+    let length = params.optional_number("for_s")?.map(Span::from_secs_f64);
     let time = order_time(context, params, number)?;
     let outside = control.outside();
     let clock = outside.clock.reading();
@@ -73,7 +73,7 @@ fn order_time(
             let line = line.ok_or_else(|| internal_error("the station does not run"))?;
             OrderTime::Local(line.local_at(MediaTime(params.count("frame")?)))
         }
-        Some("in_s") => OrderTime::Local(clock.local + seconds(params.number("in_s")?)),
+        Some("in_s") => OrderTime::Local(clock.local + Span::from_secs_f64(params.number("in_s")?)),
         Some(_) => {
             let at = params.text("at")?.parse::<Timestamp>();
             OrderTime::Wall(at.map_err(|_| params.invalid("at", &EXAMPLE))?)

@@ -4,6 +4,7 @@
 //! latest is what listeners are shown. It is shown when the sound that enters the station with the
 //! report goes out.
 
+use aulos_core::Span;
 use aulos_proto::snap::control::RpcError;
 use aulos_proto::titles::{TrackMetadata, clean_text};
 use serde_json::json;
@@ -11,7 +12,7 @@ use serde_json::json;
 use crate::control::context::CallContext;
 use crate::methods::params::{Param, ParamType, Params};
 use crate::methods::rpc::MethodResult;
-use crate::stations::calls::{MAX_DURATION_S, seconds};
+use crate::stations::calls::MAX_DURATION_S;
 use crate::stations::titles::shown::NewTitle;
 
 /// The parameters of `Aulos.SetNowPlaying`.
@@ -46,7 +47,7 @@ pub(crate) fn set(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodR
         title: text("title")?,
         artist: text("artist")?,
         album: text("album")?,
-        duration: params.optional_number("duration_s")?.map(seconds),
+        duration: params.optional_number("duration_s")?.map(Span::from_secs_f64),
         ..TrackMetadata::default()
     };
     let answer = json!({ "station": name, "title": title.title, "artist": title.artist });

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 
 use crate::backend::StationReport;
 use crate::clients::registry::WallTime;
-use crate::stations::calls::seconds;
 use crate::stations::title_json::title_and_artist;
 use crate::stations::titles::history::TitleHistory;
 
@@ -170,7 +169,7 @@ fn metadata(properties: &Map<String, Value>) -> TrackMetadata {
         title: title.and_then(clean),
         artist: artist.and_then(clean),
         album: field("album").and_then(Value::as_str).map(str::to_owned).and_then(clean),
-        duration: duration.map(seconds),
+        duration: duration.map(Span::from_secs_f64),
         ..TrackMetadata::default()
     }
 }

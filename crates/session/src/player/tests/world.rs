@@ -347,7 +347,7 @@ impl SimPlayer {
                 continue;
             }
             let seconds = self.seconds(number as f64);
-            let mut at = opened + Span::from_nanos((seconds * 1e9) as i64);
+            let mut at = opened + Span::from_secs_f64(seconds);
             at += self
                 .options
                 .stall
