@@ -22,6 +22,7 @@ mod http;
 mod listen;
 mod meta;
 mod meter;
+mod names;
 mod normalize;
 mod notices;
 mod now_playing;

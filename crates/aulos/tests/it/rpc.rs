@@ -166,7 +166,7 @@ fn control() -> (Arc<FakeBackend>, Control) {
     control_of(TWO_STATIONS)
 }
 
-fn control_of(text: &str) -> (Arc<FakeBackend>, Control) {
+pub(crate) fn control_of(text: &str) -> (Arc<FakeBackend>, Control) {
     let resolved = resolve(text);
     let backend = Arc::new(FakeBackend::default());
     let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
@@ -177,7 +177,7 @@ fn control_of(text: &str) -> (Arc<FakeBackend>, Control) {
     (backend, Control::new(parts, ControlOptions::default()))
 }
 
-fn call(control: &Control, method: &str, params: &Value) -> Value {
+pub(crate) fn call(control: &Control, method: &str, params: &Value) -> Value {
     let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     serde_json::from_str(&answer(control, &line).unwrap()).unwrap()
 }
@@ -198,7 +198,7 @@ fn answer_to(control: &Control, mut caller: Caller, line: &Value) -> Option<Stri
     }
 }
 
-fn group_of(control: &Control, client: &str) -> Value {
+pub(crate) fn group_of(control: &Control, client: &str) -> Value {
     let status = call(control, "Server.GetStatus", &json!({}));
     let groups = status["result"]["server"]["groups"].as_array().unwrap().clone();
     let holds =

@@ -17,10 +17,10 @@ use serde_json::json;
 
 use crate::announcements::{AnnouncementEntry, sessions};
 use crate::backend::{Announcement, AnnouncementSource, AnnouncementTarget};
-use crate::clients::registry::Effects;
+use crate::clients::registry::{Effects, NotFound};
 use crate::control::context::CallContext;
 use crate::control::state::Subjects;
-use crate::methods::params::{Params, unknown_name};
+use crate::methods::params::Params;
 use crate::methods::rpc::{MethodResult, internal_error};
 use crate::stations::added::remote_refusal;
 
@@ -110,28 +110,24 @@ fn announced_target(
     context: &CallContext<'_>,
     params: &Params<'_>,
 ) -> Result<(AnnouncementTarget, String), RpcError> {
-    let key = params.only_one(&["station", "group", "client"])?;
+    let key = params.only_one(TARGETS)?;
     let name = params.text(key)?;
     let registry = &context.subjects.clients.registry;
-    let found = match key {
-        "station" => return Ok((AnnouncementTarget::Station, name.to_owned())),
+    Ok(match key {
+        "station" => (AnnouncementTarget::Station, name.to_owned()),
         "group" => {
-            registry.table.group(name).map(|group| (AnnouncementTarget::Group(name.into()), group))
+            let group = registry.table.group(name).ok_or(NotFound::Group)?;
+            (AnnouncementTarget::Group(name.into()), group.station.clone())
         }
         _ => {
-            let client = registry.table.client(name);
-            client.map(|(group, _)| (AnnouncementTarget::Client(name.into()), group))
+            let (group, _) = registry.table.client(name).ok_or(NotFound::Client)?;
+            (AnnouncementTarget::Client(name.into()), group.station.clone())
         }
-    };
-    if let Some((target, group)) = found {
-        return Ok((target, group.station.clone()));
-    }
-    let groups = registry.table.groups().map(|group| group.id.as_str());
-    Err(match key {
-        "group" => unknown_name("`group`: ", (key, "groups"), name, groups),
-        _ => unknown_name("`client`: ", (key, "clients"), name, registry.table.ids()),
     })
 }
+
+/// The parameters of which one names who hears an announcement.
+pub(crate) const TARGETS: &[&str] = &["station", "group", "client"];
 
 /// Range of `loudness_lufs`: below it is quieter than any speech, above it is no headroom.
 pub(crate) const MIN_LOUDNESS: f64 = -40.0;

@@ -9,7 +9,9 @@ use crate::events::history::{DEFAULT_LIMIT, EVENT_KINDS, EVENT_SEVERITIES, Event
 use crate::methods::params::{Param, ParamType, Params, Presence};
 use crate::methods::rpc::{CallOutput, MethodResult};
 
-const STATION: Param = Param::optional("station", ParamType::Text, "only events of this station");
+/// The whole name: the station may be gone, and others have names that begin with it.
+const STATION: Param =
+    Param::optional("station", ParamType::Text, "only events of the station of this name");
 const KIND: Param =
     Param::optional("kind", ParamType::Word(EVENT_KINDS), "only events of this kind");
 

@@ -1,22 +1,22 @@
 //! The methods that Snapcast does not have.
 
 use aulos_engine::announce::{DEFAULT_DUCK, DEFAULT_RELEASE, MAX_DUCK, MAX_RELEASE, MIN_DUCK};
-use aulos_engine::recorder::MAX_PRE_ROLL;
 use serde_json::json;
 
 use crate::access::Role;
 use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType, Presence};
-use crate::{announcements, clients, cluster, events, hooks, peers, recordings, relays, stations};
+use crate::names::NamedKind;
+use crate::{announcements, clients, cluster, events, hooks, peers, relays, stations};
 
-pub(super) const STATION: Param = Param::required("station", ParamType::Text, "the station's name");
+pub(super) const STATION: Param = Param::required("station", ParamType::Id(NamedKind::Station), "");
 /// A source of the station, for a switch.
 pub(super) const SOURCE: Param = Param::optional(
     "source",
     ParamType::Checked("a source's name, its number from 0, or auto", "string|integer"),
     "missing and `auto` both mean automatic selection",
 );
-const CLIENT: Param = Param::required("client", ParamType::Text, "the client's id");
+const CLIENT: Param = Param::required("client", ParamType::Id(NamedKind::Client), "");
 const PRESET: Param = Param::required("name", ParamType::Text, "the preset's name");
 
 /// The members of the status of aulos, with their JSON types.
@@ -224,8 +224,8 @@ pub(crate) const VOLUME: &[Method] = &[
         clients::calls::set_volume,
     )
     .params(&[
-        Param::optional("client", ParamType::Text, "the client's id; or `group`"),
-        Param::optional("group", ParamType::Text, "the group's id"),
+        Param::optional("client", ParamType::Id(NamedKind::Client), "the client; or `group`"),
+        Param::optional("group", ParamType::Id(NamedKind::Group), "the group"),
         Param::optional("percent", ParamType::Integer, "the volume, 0 to 100; or `delta`"),
         Param::optional("delta", ParamType::Integer, "the change of the volume"),
     ])
@@ -369,11 +369,15 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
     .params(&[
         Param::optional(
             "station",
-            ParamType::Text,
+            ParamType::Id(NamedKind::Station),
             "the station whose clients hear it; or `group` or `client`",
         ),
-        Param::optional("group", ParamType::Text, "the id of the group that alone hears it"),
-        Param::optional("client", ParamType::Text, "the id of the client that alone hears it"),
+        Param::optional("group", ParamType::Id(NamedKind::Group), "the group that alone hears it"),
+        Param::optional(
+            "client",
+            ParamType::Id(NamedKind::Client),
+            "the client that alone hears it",
+        ),
         Param::required(
             "uri",
             ParamType::Text,
@@ -422,6 +426,7 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
         ),
         Param::optional("key", ParamType::Text, "replaces those that wait with the same key"),
     ])
+    .exclusive(announcements::calls::TARGETS)
     .returns(&[("id", "integer"), ("station", "string"), ("before", "integer")])
     .notifies(&["Aulos.OnAnnouncement"]),
     Method::new(
@@ -438,12 +443,21 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
         ),
         Param::optional(
             "station",
-            ParamType::Text,
+            ParamType::Id(NamedKind::Station),
             "all announcements of this station, its groups and clients",
         ),
-        Param::optional("group", ParamType::Text, "all announcements to this group"),
-        Param::optional("client", ParamType::Text, "all announcements to this client"),
+        Param::optional(
+            "group",
+            ParamType::Id(NamedKind::Group),
+            "all announcements to this group",
+        ),
+        Param::optional(
+            "client",
+            ParamType::Id(NamedKind::Client),
+            "all announcements to this client",
+        ),
     ])
+    .exclusive(announcements::calls::TARGETS)
     .returns(&[("cancelled", "array")])
     .notifies(&["Aulos.OnAnnouncement"]),
 ];
@@ -486,115 +500,4 @@ pub(crate) const RELAYS: &[Method] = &[
         .params(&[Param::required("name", ParamType::Text, "the relay's name")])
         .returns(&[("name", "string")])
         .heavy(),
-];
-
-const RECORDER_STATIONS: Param = Param::optional(
-    "station",
-    ParamType::Names,
-    "the recorders of these stations; or `recorder`, or both",
-);
-const RECORDER_NAMES: Param = Param::optional("recorder", ParamType::Names, "these recorders");
-const AT: Param = Param::optional(
-    "at",
-    ParamType::Text,
-    "the moment as a time in UTC, as in `2026-11-22T20:00:00Z`; now without `at`, `ago_s`, `in_s` and `frame`",
-);
-const AGO_S: Param = Param::optional(
-    "ago_s",
-    ParamType::Seconds { min: 0.0, max: MAX_PRE_ROLL.as_millis() as f64 / 1e3 },
-    "the moment before now; at most the pre-roll",
-);
-const IN_S: Param = Param::optional(
-    "in_s",
-    ParamType::Seconds { min: 0.0, max: recordings::calls::MAX_AHEAD_S },
-    "the moment after now",
-);
-const FRAME: Param =
-    Param::optional("frame", ParamType::Count, "the moment as a frame of the station's clock");
-const COMMAND_PARAMS: &[Param] = &[RECORDER_STATIONS, RECORDER_NAMES, AT, AGO_S, IN_S, FRAME];
-const COMMAND_RESULT: &[(&str, &str)] = &[("recorders", "array"), ("refused", "array")];
-
-pub(crate) const RECORDINGS: &[Method] = &[
-    Method::new(
-        "Aulos.GetRecordings",
-        Role::Listen,
-        "List the recorders and their state",
-        recordings::calls::get,
-    )
-    .params(&[Param::optional("station", ParamType::Text, "only the recorders of this station")])
-    .returns(&[("recorders", "array")]),
-    Method::new(
-        "Aulos.StartRecording",
-        Role::Control,
-        "Start recorders at an exact moment, which may be in the pre-roll",
-        recordings::calls::start,
-    )
-    .params(COMMAND_PARAMS)
-    .returns(COMMAND_RESULT)
-    .notifies(&["Aulos.OnRecording"]),
-    Method::new(
-        "Aulos.StopRecording",
-        Role::Control,
-        "Stop recorders at an exact moment",
-        recordings::calls::stop,
-    )
-    .params(COMMAND_PARAMS)
-    .returns(COMMAND_RESULT)
-    .notifies(&["Aulos.OnRecording"]),
-    Method::new("Aulos.PauseRecording", Role::Control, "Pause recorders", recordings::calls::pause)
-        .params(&[
-            RECORDER_STATIONS,
-            RECORDER_NAMES,
-            AT,
-            AGO_S,
-            IN_S,
-            FRAME,
-            Param::default(
-                "gap",
-                ParamType::Word(&["silence", "closed"]),
-                Presence::Text("silence"),
-                "record silence meanwhile, or nothing",
-            ),
-        ])
-        .returns(COMMAND_RESULT)
-        .notifies(&["Aulos.OnRecording"]),
-    Method::new(
-        "Aulos.ResumeRecording",
-        Role::Control,
-        "Resume paused recorders",
-        recordings::calls::resume,
-    )
-    .params(COMMAND_PARAMS)
-    .returns(COMMAND_RESULT)
-    .notifies(&["Aulos.OnRecording"]),
-    Method::new(
-        "Aulos.CutRecording",
-        Role::Control,
-        "End the file of a recording and begin the next one, without a gap",
-        recordings::calls::cut,
-    )
-    .params(COMMAND_PARAMS)
-    .returns(COMMAND_RESULT)
-    .notifies(&["Aulos.OnRecording"]),
-    Method::new(
-        "Aulos.AddMarker",
-        Role::Control,
-        "Label a frame of a recording",
-        recordings::markers::add,
-    )
-    .params(&[
-        Param::required(
-            "label",
-            ParamType::Text,
-            "1 to 128 bytes of UTF-8 without control characters",
-        ),
-        RECORDER_STATIONS,
-        RECORDER_NAMES,
-        AT,
-        AGO_S,
-        IN_S,
-        FRAME,
-    ])
-    .returns(COMMAND_RESULT)
-    .notifies(&["Aulos.OnRecording"]),
 ];

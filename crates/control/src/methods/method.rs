@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::access::Role;
 use crate::control::context::CallContext;
+use crate::methods::named_params::with_ids;
 use crate::methods::params::{Param, ParamPolicy, Params};
 use crate::methods::roles::{Caller, FORBIDDEN, UNAUTHORIZED};
 use crate::methods::rpc::MethodResult;
@@ -32,6 +33,8 @@ pub(crate) struct Method {
     /// An imperative without a full stop.
     pub(crate) about: &'static str,
     pub(crate) params: &'static [Param],
+    /// Of these a call may have one only.
+    pub(crate) exclusive: &'static [&'static str],
     pub(crate) result: ResultType,
     /// The notifications that a successful call causes.
     pub(crate) notifications: &'static [&'static str],
@@ -96,6 +99,7 @@ impl Method {
             cost: CallCost::Plain,
             about,
             params: &[],
+            exclusive: &[],
             result: ResultType::Ok,
             notifications: &[],
             run,
@@ -115,6 +119,11 @@ impl Method {
 
     pub(crate) const fn params(self, params: &'static [Param]) -> Self {
         Self { params, ..self }
+    }
+
+    /// Parameters of which a call may have one only; checked before what they name is looked up.
+    pub(crate) const fn exclusive(self, exclusive: &'static [&'static str]) -> Self {
+        Self { exclusive, ..self }
     }
 
     /// Parameters that the method checks by itself: the keys of a configuration table, of which
@@ -173,11 +182,14 @@ impl Method {
         self.cost != CallCost::Plain
     }
 
-    /// Checks the parameters of a call and runs it. The caller's role has been checked.
+    /// Checks the parameters of a call, puts ids in place of names, and runs it. The caller's role
+    /// has been checked.
     pub(crate) fn call(&self, context: &mut CallContext<'_>, values: &Value) -> MethodResult {
         let params = Params::new(self.params, values, self.policy);
         params.check()?;
-        (self.run)(context, &params)
+        params.at_most_one(self.exclusive)?;
+        let values = with_ids(self.params, values, self.policy, context.subjects)?;
+        (self.run)(context, &Params::new(self.params, &values, self.policy))
     }
 }
 

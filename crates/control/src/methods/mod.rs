@@ -5,6 +5,7 @@
 //! the reference page.
 
 pub(crate) mod method;
+pub(crate) mod named_params;
 pub(crate) mod params;
 pub(crate) mod reference;
 pub(crate) mod roles;
@@ -12,6 +13,7 @@ pub(crate) mod rpc;
 
 mod aulos;
 mod logs;
+mod recordings;
 mod snapcast;
 mod switches;
 
@@ -33,7 +35,7 @@ pub(crate) const SECTIONS: [(&str, &[Method]); 15] = [
     ("Switches at a time", switches::SWITCHES),
     ("Announcements", aulos::ANNOUNCEMENTS),
     ("Relays", aulos::RELAYS),
-    ("Recordings", aulos::RECORDINGS),
+    ("Recordings", recordings::RECORDINGS),
     ("Logs", logs::LOGS),
 ];
 

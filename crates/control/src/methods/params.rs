@@ -11,7 +11,9 @@ use aulos_config::did_you_mean;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Map, Value, json};
 
+use crate::message_text::{alternatives, quoted_list, shorten};
 use crate::methods::rpc::internal_error;
+use crate::names::NamedKind;
 
 /// The declaration of a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +57,14 @@ pub(crate) enum ParamType {
     },
     /// One of some words.
     Word(&'static [&'static str]),
-    /// A list of texts, and what they are.
-    Texts(&'static str),
     /// A name or a list of names.
     Names,
+    /// The id of something, its name, or the beginning of either: the method gets the id.
+    Id(NamedKind),
+    /// A list of these.
+    Ids(NamedKind),
+    /// One or a list of them.
+    IdOrIds(NamedKind),
     /// An object with these members, and its description.
     Object(&'static [Param], &'static str),
     /// A value that the method checks by itself: its description, and its JSON types, separated by
@@ -102,7 +108,7 @@ impl Param {
 impl ParamType {
     fn accepts(&self, value: &Value) -> bool {
         match self {
-            Self::Text => value.is_string(),
+            Self::Text | Self::Id(_) => value.is_string(),
             Self::Bool => value.is_boolean(),
             Self::Integer => value.is_number(),
             Self::Count => value.is_u64(),
@@ -110,8 +116,8 @@ impl ParamType {
                 value.as_f64().is_some_and(|number| (*min..=*max).contains(&number))
             }
             Self::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
-            Self::Texts(_) => is_list_of_texts(value),
-            Self::Names => {
+            Self::Ids(_) => is_list_of_texts(value),
+            Self::Names | Self::IdOrIds(_) => {
                 value.is_string() || is_list_of_texts(value) && value.as_array() != Some(&vec![])
             }
             Self::Object(..) => value.is_object(),
@@ -122,7 +128,7 @@ impl ParamType {
     /// The JSON schema of the type.
     fn schema(&self) -> Value {
         match self {
-            Self::Text => json!({ "type": "string" }),
+            Self::Text | Self::Id(_) => json!({ "type": "string" }),
             Self::Bool => json!({ "type": "boolean" }),
             Self::Integer => json!({ "type": "number" }),
             Self::Count => json!({ "type": "integer", "minimum": 0 }),
@@ -130,8 +136,12 @@ impl ParamType {
                 json!({ "type": "number", "minimum": min, "maximum": max })
             }
             Self::Word(words) => json!({ "type": "string", "enum": words }),
-            Self::Texts(_) => json!({ "type": "array", "items": { "type": "string" } }),
-            Self::Names => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
+            Self::Ids(_) => {
+                json!({ "type": "array", "items": { "type": "string" } })
+            }
+            Self::Names | Self::IdOrIds(_) => {
+                json!({ "type": ["string", "array"], "items": { "type": "string" } })
+            }
             Self::Object(members, _) => {
                 let members = members.iter().map(|one| (one.name.to_owned(), one.schema()));
                 json!({ "type": "object", "properties": members.collect::<Map<_, _>>() })
@@ -145,15 +155,15 @@ impl ParamType {
 impl fmt::Display for ParamType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text => f.write_str("text"),
+            Self::Text | Self::Id(_) => f.write_str("text"),
             Self::Bool => f.write_str("true or false"),
             Self::Integer => f.write_str("a number"),
             Self::Count => f.write_str("a whole number from 0"),
             Self::Number { min, max } => write!(f, "a number from {min} to {max}"),
             Self::Seconds { min, max } => write!(f, "a number of seconds from {min} to {max}"),
             Self::Word(words) => f.write_str(&alternatives(words)),
-            Self::Texts(what) => write!(f, "a list of {what}"),
-            Self::Names => f.write_str("a name or a list of names"),
+            Self::Ids(kind) => write!(f, "a list of {}", kind.ids()),
+            Self::Names | Self::IdOrIds(_) => f.write_str("a name or a list of names"),
             Self::Object(_, about) | Self::Checked(about, _) => f.write_str(about),
         }
     }
@@ -414,56 +424,6 @@ fn found_text(value: &Value) -> String {
         other => other.to_string(),
     }
 }
-
-/// A text of a caller, limited for an error message.
-pub(crate) fn shorten(text: &str) -> String {
-    const MAX_CHARS: usize = 40;
-    let short: String = text.chars().filter(|c| !c.is_control()).take(MAX_CHARS).collect();
-    if text.chars().nth(MAX_CHARS).is_some() { short + "..." } else { short }
-}
-
-/// `a, b or c`.
-fn alternatives(words: &[impl AsRef<str>]) -> String {
-    join(words, "or")
-}
-
-/// Names in back-ticks: `a`, `b` and `c`.
-pub(crate) fn quoted_list(names: &[&str]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    join(&quoted, "and")
-}
-
-fn join(words: &[impl AsRef<str>], last: &str) -> String {
-    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    match words.split_last() {
-        Some((end, [])) => (*end).to_owned(),
-        Some((end, rest)) => format!("{} {last} {end}", rest.join(", ")),
-        None => String::new(),
-    }
-}
-
-/// The error for a name that does not exist, with those that do. `kind` is what it names, one and
-/// several.
-pub(crate) fn unknown_name<'a>(
-    prefix: &str,
-    kind: (&str, &str),
-    name: &str,
-    mut known: impl Iterator<Item = &'a str>,
-) -> RpcError {
-    let (one, several) = kind;
-    let shown: Vec<&str> = known.by_ref().take(MAX_NAMES_SHOWN).collect();
-    let more = if known.next().is_some() { ", ..." } else { "" };
-    let there = match &shown[..] {
-        [] => format!("there are no {several}"),
-        [only] => format!("there is `{only}`"),
-        list => format!("there are {}{more}", quoted_list(list)),
-    };
-    let name = shorten(name);
-    internal_error(format!("{prefix}there is no {one} `{name}`; {there}"))
-}
-
-/// Limit of names that an error lists.
-const MAX_NAMES_SHOWN: usize = 16;
 
 #[cfg(test)]
 mod tests {

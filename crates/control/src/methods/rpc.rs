@@ -10,6 +10,7 @@ use aulos_proto::snap::control::{IncomingMessage, Reply, Request, RpcError, code
 use serde_json::Value;
 
 use crate::clients::registry::NotFound;
+use crate::names::NameError;
 
 /// Cost limit of one batch in bytes: the JSON that it renders in answers and notifications, and
 /// [`crate::methods::method::CallCost::bytes`] of each call. It is twice the status of a full
@@ -186,6 +187,12 @@ pub(crate) fn method_not_found() -> RpcError {
 
 impl From<NotFound> for RpcError {
     fn from(error: NotFound) -> Self {
+        internal_error(error.to_string())
+    }
+}
+
+impl From<NameError> for RpcError {
+    fn from(error: NameError) -> Self {
         internal_error(error.to_string())
     }
 }

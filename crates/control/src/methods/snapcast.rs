@@ -7,11 +7,14 @@ use crate::clients::calls;
 use crate::clients::registry::{ClientJson, GroupJson, NotFound};
 use crate::methods::method::{DISCOVER, Method};
 use crate::methods::params::{Param, ParamType};
+use crate::names::NamedKind;
 use crate::{peers, stations};
 
-const CLIENT: Param = Param::required("id", ParamType::Text, "the client's id");
-const GROUP: Param = Param::required("id", ParamType::Text, "the group's id");
-const STREAM: Param = Param::required("id", ParamType::Text, "the stream's name");
+const CLIENT: Param = Param::required("id", ParamType::Id(NamedKind::Client), "");
+const GROUP: Param = Param::required("id", ParamType::Id(NamedKind::Group), "");
+const STREAM: Param = Param::required("id", ParamType::Id(NamedKind::Station), "");
+/// To remove a stream that is gone succeeds, and must not remove one whose name differs in case.
+const REMOVED_STREAM: Param = Param::required("id", ParamType::Text, "the stream's whole name");
 const NAME: Param = Param::required("name", ParamType::Text, "");
 
 pub(crate) const SERVER: &[Method] = &[
@@ -136,7 +139,7 @@ pub(crate) const GROUPS: &[Method] = &[
         "Set the stream of a group",
         calls::set_stream,
     )
-    .params(&[GROUP, Param::required("stream_id", ParamType::Text, "the stream's name")])
+    .params(&[GROUP, Param::required("stream_id", ParamType::Id(NamedKind::Station), "")])
     .returns(&[("stream_id", "string")])
     .notifies(&["Group.OnStreamChanged"]),
     Method::snapcast(
@@ -145,7 +148,7 @@ pub(crate) const GROUPS: &[Method] = &[
         "Set the clients of a group",
         calls::set_clients,
     )
-    .params(&[GROUP, Param::required("clients", ParamType::Texts("client ids"), "")])
+    .params(&[GROUP, Param::required("clients", ParamType::Ids(NamedKind::Client), "")])
     .returns(&[("server", "object")])
     .notifies(&["Server.OnUpdate"])
     .long(),
@@ -214,7 +217,7 @@ pub(crate) const STREAMS: &[Method] = &[
         "Remove a stream that a call has added",
         stations::calls::remove_stream,
     )
-    .params(&[STREAM])
+    .params(&[REMOVED_STREAM])
     .returns(&[("id", "string"), ("stream_id", "string")])
     .notifies(&["Group.OnStreamChanged", "Server.OnUpdate"])
     .heavy(),

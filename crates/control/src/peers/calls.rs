@@ -9,6 +9,7 @@ use crate::control::context::CallContext;
 use crate::methods::params::{Param, ParamType, Params, Presence};
 use crate::methods::roles::{FORBIDDEN, UNAUTHORIZED};
 use crate::methods::rpc::{MethodResult, internal_error};
+use crate::names::NamedKind;
 
 /// `Server.Authenticate`.
 pub(crate) fn authenticate(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -41,7 +42,7 @@ pub(crate) fn authenticate(context: &mut CallContext<'_>, params: &Params<'_>) -
 /// The members of `meters`.
 pub(crate) const METERS: ParamType = ParamType::Object(
     &[
-        Param::optional("stations", ParamType::Texts("station names"), "all stations without it"),
+        Param::optional("stations", ParamType::Ids(NamedKind::Station), "all stations without it"),
         Param::default(
             "hz",
             ParamType::Number { min: MIN_HZ, max: MAX_HZ },

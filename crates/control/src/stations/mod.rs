@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use crate::backend::{ConnectionHealth, InputChange, StationReport};
 use crate::effects::{Effects, Notice};
 use crate::hooks::Observation;
-use crate::methods::params::unknown_name;
+use crate::names::{NameError, Named, NamedKind};
 use crate::outside::Outside;
 use art::ArtCache;
 use log::{log_changes, log_hook_event, log_switch};
@@ -210,10 +210,14 @@ impl Stations {
     /// # Errors
     /// The names of the stations that there are.
     pub(crate) fn named(&self, name: &str) -> Result<(usize, &StationSlot), RpcError> {
-        self.find(name).ok_or_else(|| {
-            let known = self.slots().map(|(_, slot)| slot.station.name.as_str());
-            unknown_name("", ("station", "stations"), name, known)
-        })
+        let unknown = || NameError::unknown(NamedKind::Station, name, &self.names()).into();
+        self.find(name).ok_or_else(unknown)
+    }
+
+    /// The stations as texts may name them.
+    pub(crate) fn names(&self) -> Vec<Named<'_>> {
+        let names = self.slots().map(|(_, slot)| slot.station.name.as_str());
+        names.map(|name| Named::new(name, name)).collect()
     }
 
     /// The station of a path below `/listen/`, by its name or by its name with an ending.

@@ -8,6 +8,7 @@ mod capacity;
 mod client;
 mod client_json;
 mod map;
+mod names;
 mod preset_calls;
 mod presets;
 mod retention;

@@ -18,6 +18,15 @@ errors and the meaning of the results: [control API](../how-to/control-api.md).
 Parameters have names; a missing parameter and null are the same. A method of Snapcast ignores
 unknown parameters, as snapserver does. An `Aulos.` method answers an unknown parameter and a value
 of another type with -32602, and `data` names the parameter, what it must be and what was found.
+
+## Names
+
+A parameter whose value is a *client*, a *group* or a *station* takes its id (of a station its name), or
+its name as the page shows it: of a client the one that it was given, or else that of its machine; of a
+group its own, or else that of its clients, as `kitchen and bath`. An `Aulos.` method also takes the
+beginning of an id or a name, if no other has the same. An id wins over a name, and a name over a
+beginning; upper and lower case count in ids only. A text that names none or several is refused, and
+`data` lists what there is. A method of Snapcast answers as snapserver does where a text names none.
 ";
 
 fn render() -> String {
@@ -72,8 +81,16 @@ fn render_param(page: &mut String, prefix: &str, param: &Param) {
         Presence::Text(value) => format!("`{value}`"),
     };
     let Param { name, kind, about, .. } = param;
+    let kind = match kind {
+        ParamType::Id(of) => format!("[{}](#names)", of.word()),
+        ParamType::Ids(of) => format!("a list of [{}](#names)", of.plural()),
+        ParamType::IdOrIds(of) => {
+            format!("a [{}](#names) or a list of [{}](#names)", of.word(), of.plural())
+        }
+        other => other.to_string(),
+    };
     writeln!(page, "| `{prefix}{name}` | {kind} | {default} | {about} |").unwrap();
-    if let ParamType::Object(members, _) = kind {
+    if let ParamType::Object(members, _) = param.kind {
         members.iter().for_each(|member| render_param(page, &format!("{name}."), member));
     }
 }

@@ -12,12 +12,13 @@ use serde_json::json;
 use crate::control::context::CallContext;
 use crate::methods::params::{Param, ParamType, Params};
 use crate::methods::rpc::MethodResult;
+use crate::names::NamedKind;
 use crate::stations::calls::MAX_DURATION_S;
 use crate::stations::titles::shown::NewTitle;
 
 /// The parameters of `Aulos.SetNowPlaying`.
 pub(crate) const SET: &[Param] = &[
-    Param::required("station", ParamType::Text, "the station's name"),
+    Param::required("station", ParamType::Id(NamedKind::Station), ""),
     Param::optional("title", ParamType::Text, "without title and artist nothing is shown"),
     Param::optional("artist", ParamType::Text, ""),
     Param::optional("album", ParamType::Text, ""),
@@ -31,7 +32,7 @@ pub(crate) const SET: &[Param] = &[
 
 /// The parameters of `Aulos.GetNowPlaying`.
 pub(crate) const GET: &[Param] = &[
-    Param::required("station", ParamType::Text, "the station's name"),
+    Param::required("station", ParamType::Id(NamedKind::Station), ""),
     Param::optional("from", ParamType::Integer, "only titles from this Unix time on"),
     Param::optional("to", ParamType::Integer, "only titles up to this Unix time"),
 ];
