@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aulos_control::names::client_name;
 use aulos_core::Span;
 use aulos_proto::uri::percent_encode;
 use aulos_server::exit::{Exit, Failure};
@@ -31,9 +32,9 @@ Examples:
   aulos announce kitchen /srv/bells/door.wav
   aulos announce kitchen door.wav --duck-db -30 --no-normalize
   aulos announce kitchen http://ha.local:8123/local/door.mp3 --volume 60 --wait
-  aulos announce --client 00:16:3e:12:34:56 /srv/bells/timer.wav
+  aulos announce --client kitchen /srv/bells/timer.wav
 
-`aulos rpc Server.GetStatus` lists the ids of groups and clients.
+A name or the beginning of one suffices, if no other begins the same.
 
 The server may read the file if it is below a folder of the key
 `streams.roots`, and a URL of the hosts in `streams.announce_hosts`.";
@@ -62,11 +63,11 @@ pub(super) struct AnnounceArgs {
     /// Sound file on the server's machine, a path or a file: URI; or an http: or https: URL
     #[arg(value_name = "FILE")]
     file: String,
-    /// Id of a group whose clients alone hear it, in place of STATION
-    #[arg(long, value_name = "ID", conflicts_with = "client")]
+    /// Name or id of a group whose clients alone hear it, in place of STATION
+    #[arg(long, value_name = "GROUP", conflicts_with = "client")]
     group: Option<String>,
-    /// Id of a client that alone hears it, in place of STATION
-    #[arg(long, value_name = "ID")]
+    /// Name or id of a client that alone hears it, in place of STATION
+    #[arg(long, value_name = "CLIENT")]
     client: Option<String>,
     /// Volume of the announcement in percent, on the curve of a client's volume [default: 100]
     #[arg(long, value_name = "PERCENT")]
@@ -226,20 +227,42 @@ fn status_text(status: &Value) -> String {
             }
         }
         for client in clients.iter().filter(|client| client["connected"] == true) {
-            // As apps do: the name that was given to it, or that of its machine.
-            let given = client["config"]["name"].as_str().filter(|name| !name.is_empty());
-            let name = given.map_or_else(|| text(&client["host"]["name"]), plain);
-            let volume = &client["config"]["volume"];
-            let is_muted = volume["muted"] == true || client["group_muted"] == true;
-            let sound = match volume["percent"].as_u64() {
-                _ if is_muted => "muted".to_owned(),
-                Some(percent) => format!("volume {percent} %"),
-                None => "-".to_owned(),
-            };
+            let (name, sound) = client_text(client);
             writeln!(out, "  {:<9} {name:<16} {sound}", "client").ok();
         }
     }
     out
+}
+
+/// The name of a connected client, and its volume, group and sync.
+fn client_text(client: &Value) -> (String, String) {
+    let given = client["config"]["name"].as_str().unwrap_or_default();
+    let name = plain(client_name(given, client["host"]["name"].as_str().unwrap_or("-")));
+    let volume = &client["config"]["volume"];
+    let is_muted = volume["muted"] == true || client["group_muted"] == true;
+    let mut sound = match volume["percent"].as_u64() {
+        _ if is_muted => "muted".to_owned(),
+        Some(percent) => format!("volume {percent} %"),
+        None => "-".to_owned(),
+    };
+    if let Some(group) = client["group_name"].as_str().filter(|group| !group.is_empty()) {
+        write!(sound, ", in {}", plain(group)).ok();
+    }
+    // Null in the first seconds of a connection.
+    if let health @ Value::Object(_) = &client["health"] {
+        write!(sound, ", {}", sync_text(health)).ok();
+    }
+    (name, sound)
+}
+
+/// How a connected client is in time, by its health: how far its sound is ahead of its time, or
+/// that it is connected, if it does not report that.
+pub(super) fn sync_text(health: &Value) -> String {
+    match health["sync"]["error_us"].as_f64() {
+        // Avoids -0.0.
+        Some(error_us) => format!("{:+.1} ms", (error_us / 100.0).round() / 10.0 + 0.0),
+        None => "connected".to_owned(),
+    }
 }
 
 /// A list of a station in `Aulos.GetStatus`.
@@ -259,7 +282,8 @@ const STATION_PARTS: [StationPart; 4] = [
     StationPart { key: "recorders", title: "recorder", name: "name", reason: "trouble" },
 ];
 
-fn list(value: &Value) -> &[Value] {
+/// The elements of a list; none of what is no list.
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -320,6 +344,25 @@ mod tests {
              \x20 client    shelf            muted\n\
              hall: silent, no source has sound; clients 0, web listeners 0\n"
         );
+    }
+
+    #[test]
+    fn a_client_has_its_group_and_how_it_is_in_time() {
+        let client = |group: &str, health: &Value| {
+            let config = json!({ "volume": { "percent": 7 } });
+            let client = json!({
+                "group_name": group, "host": { "name": "pi" }, "config": config, "health": health,
+            });
+            client_text(&client).1
+        };
+        for (group, health, expected) in [
+            ("Kitchen", json!({ "sync": { "error_us": -340 } }), "volume 7 %, in Kitchen, -0.3 ms"),
+            ("", json!({ "sync": { "error_us": -49 } }), "volume 7 %, +0.0 ms"),
+            ("", json!({ "sync": null }), "volume 7 %, connected"),
+            ("", Value::Null, "volume 7 %"),
+        ] {
+            assert_eq!(client(group, &health), expected);
+        }
     }
 
     #[test]

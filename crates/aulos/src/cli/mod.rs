@@ -2,6 +2,7 @@
 
 mod calls;
 mod check;
+mod clients;
 mod config;
 mod config_args;
 mod history;
@@ -55,6 +56,7 @@ Examples:
   aulos serve aulos.toml           run the stations of a configuration file
   aulos check aulos.toml           check a configuration file
   aulos status                     show the stations of the running server
+  aulos client volume kitchen 40   set the volume of a client
   aulos scan music/                measure every audio file below a folder
   aulos normalize in.wav out.wav   write a copy at -23 LUFS
   aulos meter demo://              show the loudness of the built-in programme
@@ -154,9 +156,28 @@ Examples:
     Rpc(rpc::RpcArgs),
     /// Show the stations of a running server
     ///
-    /// Prints each station with its sources, outputs and clients, and why a part of it has failed.
+    /// Prints each station with its sources, outputs and connected clients, and why a part of it has
+    /// failed. A client has its group, its volume, and how far its sound is ahead of its time, if it
+    /// reports that; players other than `aulos play` are only `connected`.
     #[command(after_help = calls::STATUS_EXAMPLES)]
     Status(calls::StatusArgs),
+    /// List and change the clients of a running server
+    ///
+    /// Sets volumes, mutes, moves clients between groups, and names them. Exits with 1 if a name is
+    /// unknown or fits several, and lists what there is.
+    #[command(after_help = clients::CLIENT_EXAMPLES)]
+    Client(clients::ClientArgs),
+    /// List and change the groups of a running server
+    ///
+    /// Sets volumes, mutes, lets a group play another station, and names groups. Exits with 1 if a
+    /// name is unknown or fits several, and lists what there is.
+    #[command(after_help = clients::GROUP_EXAMPLES)]
+    Group(clients::GroupArgs),
+    /// List the stations of a running server
+    ///
+    /// Prints a row for each station; `aulos status` shows its sources, outputs and clients.
+    #[command(after_help = clients::STATION_EXAMPLES)]
+    Station(clients::StationArgs),
     /// Reload the configuration of a running server
     ///
     /// Prints what has changed; stations whose configuration is the same continue without a gap.
@@ -341,6 +362,9 @@ fn run(cli: Cli, handler: Option<HangupHandler>) -> Result<Exit, Failure> {
         Command::Relay(args) => relay::run(&args, cli.output.quiet, cli.output.color),
         Command::Rpc(args) => rpc::run(&args),
         Command::Status(args) => calls::status(&args),
+        Command::Client(args) => clients::client(&args),
+        Command::Group(args) => clients::group(&args),
+        Command::Station(args) => clients::station(&args),
         Command::Reload(args) => calls::reload(&args),
         Command::Announce(args) => calls::announce(&args),
         Command::History(args) => history::run(&args),

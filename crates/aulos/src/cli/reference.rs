@@ -63,6 +63,20 @@ fn command(out: &mut String, part: &mut Command) {
     if let Some(after) = part.get_after_help().map(ToString::to_string) {
         write!(out, "\n```text\n{}\n```\n", after.trim_end()).unwrap();
     }
+    for nested in part.get_subcommands_mut().filter(|nested| nested.get_name() != "help") {
+        subcommand(out, nested);
+    }
+}
+
+/// A command of a command, as `aulos client volume`.
+fn subcommand(out: &mut String, part: &mut Command) {
+    let usage = part.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let about = part.get_about().map(ToString::to_string).unwrap_or_default();
+    write!(out, "\n`{usage}`: {}.\n\n", text(&about).trim_end()).unwrap();
+    for arg in part.get_arguments().filter(|arg| !is_standard(arg) && !arg.is_global_set()) {
+        option(out, arg);
+    }
 }
 
 fn is_standard(arg: &Arg) -> bool {

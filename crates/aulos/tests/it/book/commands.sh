@@ -70,7 +70,7 @@ case ${1-} in
     # It opens all addresses, as snapserver does.
     convert) "$BOOK_AULOS" "$@" | sed "s/\[::\]/$BOOK_ADDRESS/g" ;;
     serve) start_server "$@" ;;
-    rpc | status | reload | announce)
+    rpc | status | client | group | station | reload | announce)
         [[ $words == *" --server "* ]] || set -- "$@" --server "$BOOK_ADDRESS"
         exec "$BOOK_AULOS" "$@"
         ;;
