@@ -21,6 +21,7 @@ pub mod logs;
 pub mod markup;
 mod message_text;
 mod methods;
+pub mod mqtt;
 pub mod names;
 mod outside;
 mod peers;

@@ -93,6 +93,16 @@ impl StationWatch {
         self.events.pop_front()
     }
 
+    /// Whether the output has been silent for the configured time.
+    pub(crate) const fn is_silent(&self) -> bool {
+        matches!(self.audibility, Audibility::Silent { .. } | Audibility::Sounding { .. })
+    }
+
+    /// Whether a source has failed that another one stands in for.
+    pub(crate) const fn is_on_fallback(&self) -> bool {
+        self.lost_source.is_some()
+    }
+
     fn handle_switch(&mut self, now: Instant, station: &StationSettings, switched: InputChange) {
         let InputChange { from, to, cause } = switched;
         // The scheduled source comes before all others, and the last resort has the lowest priority.

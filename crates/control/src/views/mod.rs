@@ -230,7 +230,7 @@ impl Views<'_> {
         stations.map(|(number, slot)| (Arc::clone(&slot.station), status(number))).collect()
     }
 
-    fn uptime(self) -> Duration {
+    pub(crate) fn uptime(self) -> Duration {
         self.0.clock.now().saturating_duration_since(self.0.started)
     }
 }

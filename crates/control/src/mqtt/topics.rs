@@ -1,0 +1,162 @@
+//! The names of topics, and the ids in them.
+
+/// The topics of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MqttTopics {
+    /// `BASE/SERVER`.
+    root: String,
+    /// The prefix of discovery.
+    discovery: Option<String>,
+    /// The server's id.
+    server: String,
+}
+
+/// What a topic of a command names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CommandTopic<'t> {
+    /// `station`, `client` or `server`.
+    pub(super) kind: &'t str,
+    /// The escaped id, or `preset`.
+    pub(super) id: &'t str,
+    pub(super) entity: &'t str,
+}
+
+impl MqttTopics {
+    /// The topics below `base` of the server with this name. Without a discovery prefix, Home
+    /// Assistant is not told of them.
+    #[must_use]
+    pub fn new(base: &str, server: &str, discovery: Option<&str>) -> Self {
+        let server = escape(server);
+        let root = format!("{base}/{server}");
+        Self { root, discovery: discovery.map(str::to_owned), server }
+    }
+
+    /// Where the server is `online` or `offline`: the topic of the last will.
+    #[must_use]
+    pub fn availability(&self) -> String {
+        format!("{}/status", self.root)
+    }
+
+    /// The topics whose messages are wanted.
+    #[must_use]
+    pub fn subscriptions(&self) -> Vec<String> {
+        let ends =
+            ["station/+/+/set", "station/+/+/press", "client/+/+/set", "server/preset/+/press"];
+        let commands = ends.map(|end| format!("{}/{end}", self.root));
+        commands.into_iter().chain(self.birth()).collect()
+    }
+
+    /// The client's id in MQTT.
+    #[must_use]
+    pub fn client_id(&self) -> String {
+        format!("aulos-{}", self.server)
+    }
+
+    /// Where Home Assistant says that it has started.
+    pub(super) fn birth(&self) -> Option<String> {
+        self.discovery.as_ref().map(|prefix| format!("{prefix}/status"))
+    }
+
+    pub(super) fn server(&self) -> String {
+        format!("{}/server", self.root)
+    }
+
+    pub(super) fn preset(&self, name: &str) -> String {
+        format!("{}/server/preset/{}/press", self.root, escape(name))
+    }
+
+    /// The topic of an entity of a station or client; `id` is escaped.
+    pub(super) fn entity(&self, kind: &str, id: &str, entity: &str) -> String {
+        format!("{}/{kind}/{id}/{entity}", self.root)
+    }
+
+    /// The unique id of a device; that of the server without kind and id.
+    pub(super) fn device(&self, part: Option<(&str, &str)>) -> String {
+        match part {
+            None => format!("aulos_{}", self.server),
+            Some((kind, id)) => format!("aulos_{}_{kind}_{id}", self.server),
+        }
+    }
+
+    /// The topic that describes a device.
+    pub(super) fn discovery(&self, device: &str) -> Option<String> {
+        self.discovery.as_ref().map(|prefix| format!("{prefix}/device/{device}/config"))
+    }
+
+    /// What a topic commands.
+    pub(super) fn command<'t>(&self, topic: &'t str) -> Option<CommandTopic<'t>> {
+        let mut parts = topic.strip_prefix(&self.root)?.strip_prefix('/')?.split('/');
+        let command =
+            CommandTopic { kind: parts.next()?, id: parts.next()?, entity: parts.next()? };
+        let is_command = matches!(parts.next()?, "set" | "press");
+        (is_command && parts.next().is_none()).then_some(command)
+    }
+}
+
+/// An id of letters, digits, `_` and `-`, as topics and Home Assistant permit them. Another one has
+/// `_` for each other character, and a hash that tells it from those that are escaped to the same.
+pub(super) fn escape(id: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if (1..=MAX_PLAIN).contains(&id.len()) && id.chars().all(is_plain) {
+        return id.to_owned();
+    }
+    let plain = |c| if is_plain(c) { c } else { '_' };
+    let mut escaped: String = id.chars().take(MAX_PLAIN).map(plain).collect();
+    // FNV-1a: a place in a topic must stay the same from version to version.
+    let hash = id
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    escaped.push_str(&format!("_{hash:08x}"));
+    escaped
+}
+
+/// Longer ids are cut, and told apart by their hash.
+const MAX_PLAIN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_escaped_to_what_home_assistant_permits_and_stays_unique() {
+        for (id, expected) in [
+            ("kitchen", "kitchen"),
+            ("Hall-2_b", "Hall-2_b"),
+            ("02:42:ac:11:00:02", "02_42_ac_11_00_02_"),
+            ("Küche", "K_che_"),
+            ("a/b", "a_b_"),
+            ("a+b", "a_b_"),
+            ("#", "__"),
+            ("", "_"),
+        ] {
+            let escaped = escape(id);
+            assert!(escaped.starts_with(expected), "{id}: {escaped}");
+            assert_eq!(escaped.len(), expected.len() + if escaped == id { 0 } else { 8 }, "{id}");
+        }
+        assert_eq!(escape("a"), "a");
+        // The vector of FNV-1a for "foobar" is 0xbf9cf968.
+        assert!(escape(&"x".repeat(65)).starts_with(&"x".repeat(64)));
+        let same = ["a/b", "a+b", "a b", "a_b"].map(escape);
+        assert!((1..4).all(|index| !same[..index].contains(&same[index])), "{same:?}");
+    }
+
+    #[test]
+    fn only_topics_of_commands_are_commands() {
+        let topics = MqttTopics::new("aulos", "box", Some("homeassistant"));
+        let command = |kind, id, entity| Some(CommandTopic { kind, id, entity });
+        for (topic, expected) in [
+            ("aulos/box/station/hall/programme/set", command("station", "hall", "programme")),
+            ("aulos/box/server/preset/night/press", command("server", "preset", "night")),
+            ("aulos/box/station/hall/programme", None),
+            ("aulos/box/station/hall/programme/set/x", None),
+            ("aulos/box/station/hall/programme/get", None),
+            ("aulos/boxer/station/hall/programme/set", None),
+            ("aulos/box", None),
+            ("", None),
+        ] {
+            assert_eq!(topics.command(topic), expected, "{topic}");
+        }
+        assert!(topics.subscriptions().contains(&"homeassistant/status".to_owned()));
+        assert_eq!(MqttTopics::new("aulos", "box", None).subscriptions().len(), 4);
+    }
+}
