@@ -18,6 +18,7 @@ use crate::limits::{
     INPUT_BUFFER_MS, MAX_DURATION_S, MAX_LISTENERS, MAX_LOSS_S, SILENCE_DBFS, SILENCE_S,
     TIMEOUT_MS, VOLUME,
 };
+use crate::mqtt::MqttConfig;
 use crate::problem::ConfigValue;
 use crate::relay::RelayConfig;
 use crate::security::secrets::SecretConfig;
@@ -71,6 +72,8 @@ keys! {
         relay: Vec<RelayConfig>;
         /// NATS, through which servers in several places play each other's stations.
         cluster: Option<ClusterConfig>, default_doc "no NATS";
+        /// MQTT, through which home automation sees the server and controls it.
+        mqtt: Option<MqttConfig>, default_doc "no MQTT";
     }
 
     /// Ports to listen on. Each is a port, `:PORT` or `HOST:PORT`; TLS is accepted on the same

@@ -22,7 +22,7 @@ use crate::source::{RemoteUse, Scheme};
 use crate::station::StationSettings;
 use crate::station::output::StationOutput;
 use crate::station::{logger, mount, push, record, rtp};
-use crate::{cluster, relay, station};
+use crate::{cluster, mqtt, relay, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.
 pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {
@@ -74,6 +74,7 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         hooks: hooks::resolve(&config.hook, &names, env, problems),
         relays: relay::resolve(&config.relay, problems),
         cluster: config.cluster.as_ref().map(|config| cluster::resolve(config, env, problems)),
+        mqtt: config.mqtt.as_ref().and_then(|config| mqtt::resolve(config, env, problems)),
         warnings: Vec::new(),
         written: crate::settings::WrittenConfig::default(),
         state_dir: PathBuf::new(),

@@ -8,6 +8,7 @@ use aulos_session::radio::{HostRule, IpNetwork};
 
 use crate::cluster::ClusterSettings;
 use crate::hooks::{Hook, Webhook};
+use crate::mqtt::MqttSettings;
 use crate::names::Endpoint;
 use crate::relay::RelaySettings;
 use crate::security::SecuritySettings;
@@ -42,6 +43,8 @@ pub struct ResolvedConfig {
     pub relays: Vec<RelaySettings>,
     /// NATS.
     pub cluster: Option<ClusterSettings>,
+    /// MQTT.
+    pub mqtt: Option<MqttSettings>,
     /// What should be written in another way, as lines with locations.
     pub warnings: Vec<String>,
     /// The keys that are set, without secrets.

@@ -7,6 +7,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
@@ -14,7 +15,8 @@ use std::task::Poll;
 use aulos_core::Instant;
 use aulos_io::SystemClock;
 use aulos_session::connect::AddressRace;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -121,6 +123,12 @@ impl Dialer {
         let mut names = self.names.lock().unwrap();
         let (_, answers) = names.iter_mut().find(|(name, _)| *name == host)?;
         if answers.len() > 1 { Some(answers.remove(0)) } else { answers.first().copied() }
+    }
+
+    /// A dialer that trusts the certificates of this file in place of the machine's; read at once.
+    pub(crate) fn trusting(file: &Path) -> Self {
+        let tls = load_roots(file).and_then(client_config);
+        Self { tls: tls.into(), ..Self::default() }
     }
 
     /// Connects to a host, by its name or its address without brackets, with TLS if `secure`.
@@ -290,6 +298,21 @@ pub(crate) fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
                 .to_owned(),
         );
     }
+    client_config(roots)
+}
+
+/// The certificates in a file, in PEM.
+fn load_roots(file: &Path) -> Result<RootCertStore, String> {
+    let unreadable = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
+        let certificate = certificate.map_err(|error| unreadable(&error))?;
+        roots.add(certificate).map_err(|error| unreadable(&error))?;
+    }
+    if roots.is_empty() { Err(unreadable(&"no certificate in it")) } else { Ok(roots) }
+}
+
+fn client_config(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

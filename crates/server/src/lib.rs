@@ -22,6 +22,7 @@ mod input_budget;
 pub mod log_loss;
 pub mod mdns;
 mod metrics;
+mod mqtt;
 mod nats;
 mod post;
 pub mod push;

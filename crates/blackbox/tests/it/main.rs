@@ -51,6 +51,7 @@ mod mount_sources;
 mod mounts;
 mod mp3;
 mod mpd;
+mod mqtt;
 mod music_assistant;
 mod nats;
 mod page;

@@ -104,6 +104,18 @@ counters! {
     djs_cut_long_request,
     /// Connections to a live source port that sent something else than a request.
     djs_not_understood,
+    /// 1 while the broker of MQTT is connected.
+    mqtt_connected,
+    /// Connections to the broker that failed or ended.
+    mqtt_disconnects,
+    /// Messages published to the broker.
+    mqtt_published,
+    /// Commands from the broker that were carried out.
+    mqtt_commands,
+    /// Messages from the broker that are no command, are too many, or ask for what the call refuses.
+    mqtt_refused,
+    /// Events that were not published: without a connection, or behind too many others.
+    mqtt_events_dropped,
     /// Failed writes of the state file.
     state_not_saved,
     /// Failed writes of the history.

@@ -354,6 +354,7 @@ impl Reload<'_> {
             ("metrics", old.metrics != new.metrics),
             ("streams", old.streams != new.streams),
             ("hook", old.hooks != new.hooks),
+            ("mqtt", old.mqtt != new.mqtt),
         ];
         let changed = changed.into_iter().filter(|(_, is_changed)| *is_changed);
         self.report.settings.extend(changed.map(|(name, _)| name));

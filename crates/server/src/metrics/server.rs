@@ -251,6 +251,27 @@ pub(super) const CONNECTIONS: &[Metric] = &[
         ]),
     )
     .labels(&[("result", &["passed", "encoded", "silenced"])]),
+    Metric::gauge(
+        "aulos_mqtt_connected",
+        "1 while the MQTT broker is connected.",
+        Values::Counters(&[("mqtt_connected", &[])]),
+    ),
+    Metric::counter(
+        "aulos_mqtt_disconnects_total",
+        "Connections to the MQTT broker that failed or ended.",
+        Values::Counters(&[("mqtt_disconnects", &[])]),
+    ),
+    Metric::counter(
+        "aulos_mqtt_messages_total",
+        "Messages published over MQTT, commands carried out and refused, and events dropped.",
+        Values::Counters(&[
+            ("mqtt_published", &["published"]),
+            ("mqtt_commands", &["command"]),
+            ("mqtt_refused", &["refused"]),
+            ("mqtt_events_dropped", &["dropped"]),
+        ]),
+    )
+    .labels(&[("result", &["published", "command", "refused", "dropped"])]),
     Metric::counter(
         "aulos_title_outputs_total",
         "Titles that were sent to outputs, failed attempts, and connections of outputs that ended.",

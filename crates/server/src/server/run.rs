@@ -26,7 +26,7 @@ use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
 use crate::saver::Saver;
 use crate::systemd::{Liveness, Supervisor};
-use crate::{codec_panics, history, hook_runner, http, icecast, input_budget, tcp};
+use crate::{codec_panics, history, hook_runner, http, icecast, input_budget, mqtt, tcp};
 
 /// The running audio side, for [`run`].
 pub struct AudioHandles {
@@ -101,10 +101,8 @@ pub async fn run(
     if let Some(requests) = history_requests.1 {
         history::spawn(dir.clone(), settings, &control, requests)?;
     }
-    let mut metadata_tasks = MetadataTasks::new(bound.http_address.port());
-    metadata_tasks.update(&control).await;
-    let mut hooks = hook_runner::HookRunner::default();
-    hooks.update(&control.hooks).await;
+    let mut configured = ConfiguredTasks::new(bound.http_address.port());
+    configured.update(&control).await;
     let listeners = [bound.control, bound.http];
     let tasks = spawn_servers(listeners, nodes, &control, &audio, listen, policy)?;
     let (last_save, stopped) = oneshot::channel();
@@ -125,20 +123,47 @@ pub async fn run(
             Some(()) = reload_requests.recv() => reload(&control, &supervisor),
             () = control.tasks_changed.notified() => {
                 update_listen_policy(&control.config(), &*audio, &policy_sender);
-                metadata_tasks.update(&control).await;
-                hooks.update(&control.hooks).await;
+                configured.update(&control).await;
             }
         }
     }
     supervisor.notify_stopping();
     tasks.iter().for_each(JoinHandle::abort);
     control.relays.end();
-    metadata_tasks.end_all().await;
+    let ConfiguredTasks { metadata, hooks, mut mqtt } = configured;
+    mqtt.end();
+    metadata.end_all().await;
     drop(last_save);
     // Neither a slow disk nor a slow hook delays the shutdown.
     let last_save = timeout(FINAL_SAVE_TIMEOUT, saver);
     tokio::join!(last_save, hooks.end(), history::finish(history_requests.0)).0.ok();
     Ok(())
+}
+
+/// Tasks that follow the configuration.
+struct ConfiguredTasks {
+    metadata: MetadataTasks,
+    hooks: hook_runner::HookRunner,
+    mqtt: mqtt::MqttTask,
+}
+
+impl ConfiguredTasks {
+    /// None yet; `port` is that of the page.
+    fn new(port: u16) -> Self {
+        let metadata = MetadataTasks::new(port);
+        Self {
+            metadata,
+            hooks: hook_runner::HookRunner::default(),
+            mqtt: mqtt::MqttTask::default(),
+        }
+    }
+
+    /// Starts and ends tasks to match the configuration.
+    async fn update(&mut self, control: &Arc<Control>) {
+        self.metadata.update(control).await;
+        self.hooks.update(&control.hooks).await;
+        self.mqtt.update(control);
+    }
 }
 
 /// Handles an event and those behind it, for a limited time: a burst of Hellos must not delay the
