@@ -86,6 +86,8 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
 fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<StationSettings> {
     let mut all: Vec<StationSettings> =
         config.station.iter().map(|config| station::resolve(config, problems)).collect();
+    let hls = config.station.iter().filter_map(|station| station.hls.as_ref());
+    station::hls::check_folders(hls, problems);
     check::check_loops(&config.station, &all, problems);
     check::set_passwords(config, &mut all, env, problems);
     check::check_mounts(config, &all, problems);

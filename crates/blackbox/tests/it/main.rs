@@ -35,6 +35,7 @@ mod fifo;
 mod history;
 mod hls;
 mod hls_source;
+mod hls_targets;
 mod hostile;
 mod idle_stations;
 mod insert;

@@ -1,11 +1,14 @@
 //! `hls` of a station: its programme as HTTP Live Streaming.
 
+use std::path::PathBuf;
+
 use aulos_core::{Frames, SampleSpec, Span};
 use aulos_engine::encode::{CodecConfig, RateControl};
 use aulos_session::hls::HlsFormat;
 
 use crate::keys::keys;
 use crate::limits::{HLS_SEGMENT_MS, MAX_HLS_RENDITIONS, MAX_HLS_WINDOW};
+use crate::names::absolute_path;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 
 keys! {
@@ -25,6 +28,9 @@ keys! {
         /// A segment with audio that had to be filled in is refused with 503, so that the load
         /// balancer asks the other server.
         paired: bool = false;
+        /// Folder into which playlists and segments are written too, as a web server serves them;
+        /// created if it is missing. What is no longer in a playlist is removed.
+        folder: Option<ConfigValue<String>>, default_doc "none";
     }
 }
 
@@ -39,6 +45,8 @@ pub struct HlsSettings {
     pub listed: usize,
     /// Another server makes the same segments.
     pub paired: bool,
+    /// Where they are written too.
+    pub folder: Option<PathBuf>,
 }
 
 /// Validates HLS of a station.
@@ -63,6 +71,7 @@ pub(crate) fn resolve(
         let message = format!("a station has at most {MAX_HLS_RENDITIONS} renditions");
         problems.add(more.at, message);
     }
+    let folder = config.folder.as_ref().map(|folder| absolute_path("folder", folder, problems));
     let mut renditions: Vec<HlsFormat> = Vec::new();
     for ConfigValue { value: codec, at } in &config.renditions {
         match HlsFormat::new(*codec, spec, segment) {
@@ -91,8 +100,22 @@ pub(crate) fn resolve(
         return None;
     }
     let listed = usize::try_from(listed).ok()?;
-    Some(HlsSettings { renditions, segment, listed, paired: config.paired })
+    Some(HlsSettings { renditions, segment, listed, paired: config.paired, folder })
         .filter(|settings| !settings.renditions.is_empty())
+}
+
+/// Reports a folder that two stations write to: each would remove what the other has written.
+pub(crate) fn check_folders<'a>(all: impl Iterator<Item = &'a HlsConfig>, problems: &Problems) {
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for ConfigValue { value, at } in all.filter_map(|hls| hls.folder.as_ref()) {
+        // Without dots and slashes that name the same folder.
+        let folder: PathBuf = PathBuf::from(value).components().collect();
+        if seen.contains(&folder) {
+            let message = format!("two stations write HLS to `{value}`");
+            problems.add_with_hint(*at, message, "a folder for each, such as /srv/hls/NAME");
+        }
+        seen.push(folder);
+    }
 }
 
 /// Whether the encoder's choices depend on all that it has encoded: two servers never make the same.

@@ -41,3 +41,15 @@ fn what_players_could_not_play_is_refused() {
     let problems = load_text(&text, &[]).unwrap_err().to_string();
     assert!(problems.contains("HLS requires 48000 Hz"), "{problems}");
 }
+
+#[test]
+fn a_folder_is_absolute_and_has_one_station() {
+    let text = with("renditions = [\"flac\"], folder = \"/srv/hls/\"");
+    let hls = load_text(&text, &[]).unwrap().stations[0].hls.clone().unwrap();
+    assert_eq!(hls.folder.as_deref(), Some(std::path::Path::new("/srv/hls")));
+    let problems = load_text(&text.replace("/srv", "srv"), &[]).unwrap_err().to_string();
+    assert!(problems.contains("it must be an absolute path"), "{problems}");
+    let other = text.replace("[[station]]", "[[station]]\nname = \"b\"").replace("hls/", "./hls");
+    let problems = load_text(&format!("{text}\n{other}"), &[]).unwrap_err().to_string();
+    assert!(problems.contains("two stations write HLS to `/srv/./hls`"), "{problems}");
+}

@@ -16,6 +16,7 @@
 //! without comparing text.
 
 mod announcement;
+mod hls;
 mod insert;
 mod radio;
 mod recording;
@@ -56,6 +57,7 @@ pub use aulos_io::reactor::{
 };
 pub use aulos_proto::snap::wire::{Hello, ServerSettings};
 pub use aulos_session::push::PushState;
+pub use hls::{HlsTargetKind, HlsTargetState};
 pub use insert::{InsertReport, InsertState, LATE};
 pub use radio::{HlsSourceState, RadioPhase, RadioState};
 pub(crate) use recording::fault_text;

@@ -13,6 +13,7 @@ use aulos_session::nats::LeaseState;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 
 use super::announcement::AnnouncementEvent;
+use super::hls::HlsTargetState;
 use super::insert::InsertReport;
 use super::{RadioState, RecorderState};
 use aulos_session::push::PushState;
@@ -61,6 +62,8 @@ pub struct StationReport {
     pub rtp_outputs: Vec<RtpDestinationStatus>,
     /// State of the insert, if there is one.
     pub insert: Option<InsertReport>,
+    /// State of each folder and storage to which HLS is written.
+    pub hls: Vec<HlsTargetState>,
     /// State of each of `StationSettings::pushes`.
     pub pushes: Vec<PushState>,
     /// State of each of `StationSettings::records`.
@@ -86,6 +89,7 @@ impl Default for StationReport {
             publication: None,
             rtp_outputs: Vec::new(),
             insert: None,
+            hls: Vec::new(),
             pushes: Vec::new(),
             recorders: Vec::new(),
         }
@@ -217,6 +221,7 @@ impl StationReport {
             srt_inputs,
             rtp_outputs,
             insert: self.insert.map(InsertReport::at_rest),
+            hls: self.hls.into_iter().map(HlsTargetState::at_rest).collect(),
             pushes,
             recorders,
             ..self

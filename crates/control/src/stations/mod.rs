@@ -7,6 +7,7 @@ mod art;
 pub(crate) mod calls;
 mod event_log;
 pub(crate) mod fallback;
+pub(crate) mod hls;
 pub(crate) mod insert;
 pub(crate) mod level_json;
 mod log;

@@ -24,7 +24,7 @@ use crate::stations::level_json::{
 use crate::stations::schedule::json::schedule_json;
 use crate::stations::sources::{djs, of_source, playlist, radio, rtp, srt};
 use crate::stations::view::StationView;
-use crate::stations::{fallback, insert, pushes};
+use crate::stations::{fallback, hls, insert, pushes};
 use crate::views::icecast::mount_of;
 
 /// Controllers check this before they use newer methods; our own version is in `name`.
@@ -282,6 +282,7 @@ fn station<'a>(
         "buffer_ms": station.buffer_ms,
         "listeners": listeners,
         "mount": station.mount.as_ref().map(|mount| mount_json(station, mount)),
+        "hls": hls::status_json(station, status),
         "pushes": pushes,
         "rtp": sent,
         "publication": status.publication.as_ref().map(publication_json),

@@ -191,10 +191,10 @@ impl AudioBackend for Audio {
     }
 
     fn status(&self, station: usize) -> StationReport {
-        self.with(|AudioState { stations, recorder_manager, .. }| {
+        self.with(|AudioState { stations, recorder_manager, hls, .. }| {
             let running = stations.get_mut(station).and_then(Option::as_mut);
             running.map_or_else(StationReport::default, |running| {
-                view::report(running, recorder_manager)
+                view::report(running, recorder_manager, hls)
             })
         })
     }

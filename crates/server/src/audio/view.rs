@@ -14,12 +14,14 @@ use super::running_push::RunningPush;
 use super::sources::source_monitor::SourceMonitor;
 use super::state::RunningStation;
 use super::station_recorder::RecorderManager;
+use crate::hls::HlsTable;
 use crate::nats::PublicationState;
 
 /// The report of a station.
 pub(super) fn report(
     running: &mut RunningStation,
     recorder_manager: &RecorderManager,
+    hls: &HlsTable,
 ) -> StationReport {
     let machine = *running.handle.status();
     let at = SystemClock::now();
@@ -61,6 +63,7 @@ pub(super) fn report(
         passes,
         publication: running.publication.as_ref().map(PublicationState::get),
         insert,
+        hls: hls.target_states(&running.config.name),
         rtp_outputs: running.rtp.iter_mut().map(StationRtpOutput::status).collect(),
         pushes: running.pushes.iter_mut().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),

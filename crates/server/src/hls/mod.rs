@@ -10,14 +10,16 @@
 
 mod counts;
 mod job;
+mod publish;
 pub(crate) mod sessions;
 mod title;
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aulos_config::{HlsSettings, StationSettings};
+use aulos_control::backend::HlsTargetState;
 use aulos_core::Span;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::output_bus::BusOutput;
@@ -28,13 +30,21 @@ use aulos_session::hls::{ChunkFeed, HlsFormat, HlsWindow, OutputGrid, Segmenter,
 
 use counts::HlsCounts;
 use job::{HlsFeed, HlsJob};
+use publish::Publications;
 pub(crate) use title::HlsTitle;
 
 /// The windows of all stations with HLS.
 #[derive(Debug, Default)]
 pub(crate) struct HlsTable {
-    windows: Mutex<HashMap<String, Arc<Mutex<HlsWindow>>>>,
+    open: Mutex<HashMap<String, OpenWindow>>,
     counts: Arc<HlsCounts>,
+}
+
+/// A window and its copies.
+#[derive(Debug)]
+struct OpenWindow {
+    window: Arc<Mutex<HlsWindow>>,
+    publications: Publications,
 }
 
 /// HLS of a station that is being started.
@@ -50,8 +60,12 @@ pub(crate) struct HlsParts {
 impl HlsTable {
     /// The window of a station.
     pub(crate) fn window(&self, station: &str) -> Option<Arc<Mutex<HlsWindow>>> {
-        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.get(station).map(Arc::clone)
+        self.lock().get(station).map(|open| Arc::clone(&open.window))
+    }
+
+    /// The state of each folder and storage to which HLS of a station is written.
+    pub(crate) fn target_states(&self, station: &str) -> Vec<HlsTargetState> {
+        self.lock().get(station).map_or_else(Vec::new, |open| open.publications.states())
     }
 
     /// Makes the parts of a station's HLS. `chunks` are those of a station that passes what another
@@ -90,7 +104,7 @@ impl HlsTable {
 
     /// Removes the window of a station without HLS.
     pub(crate) fn remove(&self, station: &str) {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner).remove(station);
+        self.lock().remove(station);
     }
 
     /// Counters for the status; their names are stable.
@@ -99,25 +113,36 @@ impl HlsTable {
     }
 
     fn open(&self, station: &str, settings: &HlsSettings) -> io::Result<Arc<Mutex<HlsWindow>>> {
-        let HlsSettings { renditions, segment, listed, paired } = settings;
+        let HlsSettings { renditions, segment, listed, paired, .. } = settings;
         let config = WindowConfig {
             formats: renditions.clone(),
             segment: *segment,
             listed: *listed,
             first_listed: if *paired { WindowConfig::MIN_LISTED } else { 1 },
         };
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = windows.get(station) {
-            let mut window = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
+        if let Some(open) = all.get_mut(station) {
+            let mut window = open.window.lock().unwrap_or_else(PoisonError::into_inner);
             if *window.config() == config {
                 window.restart();
-                return Ok(Arc::clone(known));
+                drop(window);
+                if !open.publications.matches(settings) {
+                    open.publications = Publications::start(station, settings, &open.window)?;
+                }
+                return Ok(Arc::clone(&open.window));
             }
         }
         let window = HlsWindow::new(config).ok_or_else(|| io::Error::other("no init segment"))?;
         let window = Arc::new(Mutex::new(window));
-        windows.insert(station.to_owned(), Arc::clone(&window));
+        let publications = Publications::start(station, settings, &window)?;
+        let open = OpenWindow { window: Arc::clone(&window), publications };
+        all.insert(station.to_owned(), open);
         Ok(window)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, OpenWindow>> {
+        // A poisoned lock is taken all the same: each change is a single step.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

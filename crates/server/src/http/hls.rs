@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 
 use aulos_control::backend::ListenerSession;
 use aulos_control::count;
-use aulos_proto::hls::{PLAYLIST_MEDIA_TYPE, SEGMENT_MEDIA_TYPE};
 use aulos_proto::uri::percent_encode_url;
-use aulos_session::hls::{HlsBody, HlsWindow};
+use aulos_session::hls::{HlsBody, HlsObject, HlsWindow};
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
@@ -107,22 +106,23 @@ async fn answer(
     let (found, is_paired) = NamedResource::of(rest, &window);
     // A multivariant playlist alone begins no session: many players load it twice.
     let session = match &found {
-        NamedResource::Media(_) | NamedResource::Segment(_) => {
-            match session(app, hls, identity, station, request).await {
-                Ok(session) => Some(session),
-                Err(refusal) => return refusal,
-            }
-        }
-        _ => None,
+        NamedResource::Found(HlsObject::Multivariant, _)
+        | NamedResource::NotYet
+        | NamedResource::Nothing => None,
+        NamedResource::Found(..) => match session(app, hls, identity, station, request).await {
+            Ok(session) => Some(session),
+            Err(refusal) => return refusal,
+        },
     };
     let response = match &found {
-        NamedResource::Multivariant(body) => playlist(body, MULTIVARIANT_CACHE, headers),
-        NamedResource::Media(body) => playlist(body, PLAYLIST_CACHE, headers),
-        NamedResource::Segment(body) if body.is_filled && is_paired => {
-            let text = "a part of this segment has not arrived here; ask the other server\n";
-            (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
-        }
-        NamedResource::Segment(body) => segment(body, headers),
+        NamedResource::Found(object, body) if is_segment(object) => match body.is_filled {
+            true if is_paired => {
+                let text = "a part of this segment has not arrived here; ask the other server\n";
+                (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
+            }
+            _ => segment(object, body, headers),
+        },
+        NamedResource::Found(object, body) => playlist(object, body, headers),
         NamedResource::NotYet => {
             let text = "the first segments are being made; try again in some seconds\n";
             (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "3")], text).into_response()
@@ -131,7 +131,8 @@ async fn answer(
     };
     if let (Some(session), true) = (session, request.method == Method::GET)
         && response.status() == StatusCode::OK
-        && let NamedResource::Segment(body) = &found
+        && let NamedResource::Found(object, body) = &found
+        && is_segment(object)
     {
         session.begin();
         session.add_sent(body.bytes.len() as u64);
@@ -141,9 +142,7 @@ async fn answer(
 
 /// What an address names.
 enum NamedResource {
-    Multivariant(HlsBody),
-    Media(HlsBody),
-    Segment(HlsBody),
+    Found(HlsObject, HlsBody),
     NotYet,
     Nothing,
 }
@@ -153,22 +152,23 @@ impl NamedResource {
     fn of(path: &str, window: &Mutex<HlsWindow>) -> (Self, bool) {
         let window = window.lock().unwrap_or_else(PoisonError::into_inner);
         let is_paired = window.config().first_listed > 1;
-        let found = match path.split_once('/') {
-            None if path == INDEX => window.multivariant().cloned().map(Self::Multivariant),
-            None => return (Self::Nothing, is_paired),
-            Some((rendition, INDEX)) => {
-                if window.config().formats.iter().all(|format| format.name() != rendition) {
-                    return (Self::Nothing, is_paired);
-                }
-                window.playlist(rendition).cloned().map(Self::Media)
-            }
-            Some((rendition, name)) => {
-                let body = window.body(rendition, name).cloned();
-                return (body.map_or(Self::Nothing, Self::Segment), is_paired);
-            }
+        let Some(object) = HlsObject::parse(path) else { return (Self::Nothing, is_paired) };
+        let is_known = match object.rendition() {
+            Some(rendition) => window.renditions().iter().any(|known| **known == *rendition),
+            None => true,
         };
-        (found.unwrap_or(Self::NotYet), is_paired)
+        let found = match window.object(&object).cloned() {
+            Some(body) => Self::Found(object, body),
+            None if is_known && !is_segment(&object) => Self::NotYet,
+            None => Self::Nothing,
+        };
+        (found, is_paired)
     }
+}
+
+/// Whether it is an init segment or a media segment.
+const fn is_segment(object: &HlsObject) -> bool {
+    matches!(object, HlsObject::Init { .. } | HlsObject::Segment { .. })
 }
 
 /// The session of a request; the error is the refusal.
@@ -200,7 +200,7 @@ async fn session(
     let (name, agent, referer) = (percent_encode_url(station), text(USER_AGENT), text(REFERER));
     let query = if query.is_empty() { String::new() } else { format!("?{query}") };
     let head = format!(
-        "GET /hls/{name}/{INDEX}{query} HTTP/1.1\r\nUser-Agent: {agent}\r\nReferer: {referer}\r\n\r\n"
+        "GET /hls/{name}/index.m3u8{query} HTTP/1.1\r\nUser-Agent: {agent}\r\nReferer: {referer}\r\n\r\n"
     );
     let config = app.control.config();
     let permission = match &config.http.listener_auth {
@@ -221,7 +221,7 @@ async fn session(
     Ok(hls.sessions.add(key, session, now))
 }
 
-fn playlist(body: &HlsBody, cache: &'static str, headers: &HeaderMap) -> Response {
+fn playlist(object: &HlsObject, body: &HlsBody, headers: &HeaderMap) -> Response {
     let given = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     let is_packed = given.is_some_and(|accepted| {
         accepted.split(',').any(|coding| coding.split(';').next().map(str::trim) == Some("gzip"))
@@ -229,9 +229,9 @@ fn playlist(body: &HlsBody, cache: &'static str, headers: &HeaderMap) -> Respons
     let tag = format!("\"{:016x}{}\"", body.tag, if is_packed { "-gzip" } else { "" });
     let common = [
         (ETAG, tag.clone()),
-        (CACHE_CONTROL, cache.to_owned()),
+        (CACHE_CONTROL, object.cache_control().to_owned()),
         (VARY, "Accept-Encoding".to_owned()),
-        (CONTENT_TYPE, PLAYLIST_MEDIA_TYPE.to_owned()),
+        (CONTENT_TYPE, object.media_type().to_owned()),
     ];
     if is_known(headers, &tag) {
         return (StatusCode::NOT_MODIFIED, common).into_response();
@@ -245,11 +245,11 @@ fn playlist(body: &HlsBody, cache: &'static str, headers: &HeaderMap) -> Respons
     (common, shared(body)).into_response()
 }
 
-fn segment(body: &HlsBody, headers: &HeaderMap) -> Response {
+fn segment(object: &HlsObject, body: &HlsBody, headers: &HeaderMap) -> Response {
     let tag = format!("\"{:016x}\"", body.tag);
     let mut common = HeaderMap::new();
-    common.insert(CACHE_CONTROL, HeaderValue::from_static(SEGMENT_CACHE));
-    common.insert(CONTENT_TYPE, HeaderValue::from_static(SEGMENT_MEDIA_TYPE));
+    common.insert(CACHE_CONTROL, HeaderValue::from_static(object.cache_control()));
+    common.insert(CONTENT_TYPE, HeaderValue::from_static(object.media_type()));
     if body.is_filled {
         common.insert(FILLED, HeaderValue::from_static("1"));
     }
@@ -272,14 +272,6 @@ fn not_found() -> Response {
     (StatusCode::NOT_FOUND, [(CACHE_CONTROL, NOT_FOUND_CACHE)], text).into_response()
 }
 
-/// The name of every playlist.
-const INDEX: &str = "index.m3u8";
-
-/// A segment is never changed.
-const SEGMENT_CACHE: &str = "max-age=31536000, immutable";
-/// A playlist changes with every segment.
-const PLAYLIST_CACHE: &str = "max-age=1";
-const MULTIVARIANT_CACHE: &str = "max-age=60";
 /// A segment may exist a moment later.
 const NOT_FOUND_CACHE: &str = "max-age=1";
 

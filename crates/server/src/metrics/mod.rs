@@ -6,6 +6,7 @@
 //! them already.
 
 mod clients;
+mod hls;
 mod nats;
 mod process;
 mod sections;

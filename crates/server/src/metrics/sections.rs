@@ -1,10 +1,10 @@
 //! All metrics, by section of the reference.
 
 use super::table::Metric;
-use super::{clients, nats, server, sources, stations};
+use super::{clients, hls, nats, server, sources, stations};
 
 /// All metrics, by section of the reference.
-pub(super) const SECTIONS: [(&str, &[Metric]); 10] = [
+pub(super) const SECTIONS: [(&str, &[Metric]); 11] = [
     ("Server", server::SERVER),
     ("Connections and requests", server::CONNECTIONS),
     ("NATS", nats::NATS),
@@ -12,6 +12,7 @@ pub(super) const SECTIONS: [(&str, &[Metric]); 10] = [
     ("Sources", sources::SOURCES),
     ("Clients", clients::CLIENTS),
     ("Recorders and uploads", stations::RECORDERS),
+    ("HLS in folders and storages", hls::TARGETS),
     ("Pushes, RTP outputs and relays", stations::OUTPUTS),
     ("Hooks", server::HOOKS),
     ("Process", server::PROCESS),

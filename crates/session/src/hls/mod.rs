@@ -11,7 +11,9 @@
 
 mod feed;
 mod format;
+mod object;
 mod origin;
+mod publisher;
 mod rendition;
 mod segmenter;
 #[cfg(test)]
@@ -21,7 +23,9 @@ mod window;
 
 pub use feed::{ChunkFeed, MAX_CLOCK_ERROR, OutputGrid, utc_at};
 pub use format::{HlsFormat, UnsupportedHls};
+pub use object::HlsObject;
 pub use origin::{OriginGrid, OriginPlace};
+pub use publisher::{HlsPublisher, PublishAction, PublishResult, PublisherStatus};
 pub use segmenter::{SampleKind, SegmentSet, Segmenter, SegmenterStats};
 pub use window::{HlsBody, HlsWindow, WindowConfig};
 

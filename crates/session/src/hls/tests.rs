@@ -9,6 +9,7 @@ use aulos_engine::recorder::FrameRun;
 
 use super::*;
 
+mod publisher;
 mod window;
 
 const SEGMENT: Frames = Frames(276_480);

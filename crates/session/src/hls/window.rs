@@ -9,6 +9,7 @@ use aulos_proto::hls::{
 };
 
 use super::format::HlsFormat;
+use super::object::{HlsObject, SEGMENT_SUFFIX};
 use super::segmenter::SegmentSet;
 use super::titles::Titles;
 
@@ -52,6 +53,7 @@ pub struct HlsBody {
 pub struct HlsWindow {
     config: WindowConfig,
     rate: SampleRate,
+    names: Vec<Arc<str>>,
     inits: Vec<HlsBody>,
     segments: VecDeque<StoredSegment>,
     /// Discontinuities that have left the playlists.
@@ -59,6 +61,9 @@ pub struct HlsWindow {
     is_restarted: bool,
     date_offset_ms: i64,
     titles: Titles,
+    /// Segments that were appended, and changes.
+    pushed: u64,
+    revision: u64,
     /// The texts, made anew with each change.
     multivariant: HlsBody,
     playlists: Vec<HlsBody>,
@@ -79,15 +84,19 @@ impl HlsWindow {
         let init = |format: &HlsFormat| Some(HlsBody::new(format.track.init_segment()?, false));
         let inits = config.formats.iter().map(init).collect::<Option<Vec<_>>>()?;
         let rate = config.formats.first()?.spec.rate;
+        let names = config.formats.iter().map(|format| Arc::from(format.name())).collect();
         Some(Self {
             config,
             rate,
+            names,
             inits,
             segments: VecDeque::new(),
             discontinuities: 0,
             is_restarted: false,
             date_offset_ms: 0,
             titles: Titles::default(),
+            pushed: 0,
+            revision: 0,
             multivariant: HlsBody::new(Vec::new(), false),
             playlists: Vec::new(),
         })
@@ -127,6 +136,7 @@ impl HlsWindow {
         is_discontinuous |= std::mem::take(&mut self.is_restarted);
         let bodies = bodies.into_iter().map(|bytes| HlsBody::new(bytes, is_filled)).collect();
         self.store(StoredSegment { number, is_discontinuous, bodies });
+        self.pushed += 1;
         self.write();
     }
 
@@ -165,13 +175,61 @@ impl HlsWindow {
     pub fn body(&self, rendition: &str, name: &str) -> Option<&HlsBody> {
         let rendition = self.number_of(rendition)?;
         let init = self.inits.get(rendition)?;
-        if name == init_name(init) {
+        if name == init_object(self.names.get(rendition)?, init).name() {
             return Some(init);
         }
         let number = name.strip_suffix(SEGMENT_SUFFIX)?.parse::<u64>().ok()?;
         let at = number.checked_sub(self.segments.front()?.number)?;
         let segment = self.segments.get(usize::try_from(at).ok()?)?;
         segment.bodies.get(rendition)
+    }
+
+    /// The object, once there is one; a playlist, once there are enough segments.
+    #[must_use]
+    pub fn object(&self, object: &HlsObject) -> Option<&HlsBody> {
+        match object {
+            HlsObject::Multivariant => self.multivariant(),
+            HlsObject::Playlist(rendition) => self.playlist(rendition),
+            HlsObject::Init { rendition, .. } | HlsObject::Segment { rendition, .. } => {
+                self.body(rendition, &object.name())
+            }
+        }
+    }
+
+    /// The names of the renditions.
+    #[must_use]
+    pub fn renditions(&self) -> &[Arc<str>] {
+        &self.names
+    }
+
+    /// The init segments.
+    pub fn inits(&self) -> impl Iterator<Item = (HlsObject, &HlsBody)> {
+        self.names.iter().zip(&self.inits).map(|(name, body)| (init_object(name, body), body))
+    }
+
+    /// The segments in the playlists: their numbers, which have no gap, and their bytes in the
+    /// order of the renditions, or none for one that does not exist.
+    pub fn listed_segments(&self) -> impl Iterator<Item = (u64, &[HlsBody])> {
+        self.listed().map(|segment| (segment.number, &*segment.bodies))
+    }
+
+    /// The media playlists, and behind them the multivariant playlist.
+    pub fn playlists(&self) -> impl Iterator<Item = (HlsObject, &HlsBody)> {
+        let named = self.names.iter().zip(&self.playlists);
+        let media = named.map(|(name, body)| (HlsObject::Playlist(Arc::clone(name)), body));
+        media.chain(std::iter::once((HlsObject::Multivariant, &self.multivariant)))
+    }
+
+    /// Segments that were appended so far.
+    #[must_use]
+    pub const fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// A number that changes with the playlists.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Whether there are enough segments for a playlist.
@@ -208,6 +266,7 @@ impl HlsWindow {
 
     /// Makes the texts.
     fn write(&mut self) {
+        self.revision += 1;
         let segment = self.config.segment;
         let Some(first) = self.listed().next().map(|first| first.number) else { return };
         let from = MediaTime(first * segment.0);
@@ -226,12 +285,12 @@ impl HlsWindow {
         });
         let listed: Vec<_> = listed.collect();
         let segment_micros = segment.0 * 1_000_000 / u64::from(self.rate.hz());
-        let playlists = self.inits.iter().map(|init| {
+        let playlists = self.names.iter().zip(&self.inits).map(|(name, init)| {
             let playlist = MediaPlaylist {
                 segment_micros,
                 media_sequence: first,
                 discontinuity_sequence: self.discontinuities,
-                map: &init_name(init),
+                map: &init_object(name, init).name(),
                 segments: &listed,
                 ranges: &ranges,
             };
@@ -275,8 +334,8 @@ impl HlsBody {
 }
 
 /// Its name changes with its bytes, because clients keep it for ever.
-fn init_name(init: &HlsBody) -> String {
-    format!("init-{:016x}.mp4", init.tag)
+fn init_object(rendition: &Arc<str>, init: &HlsBody) -> HlsObject {
+    HlsObject::Init { rendition: Arc::clone(rendition), tag: init.tag }
 }
 
 /// FNV-1a of 64 bits: it tells contents apart that nobody has chosen to collide.
@@ -285,5 +344,3 @@ fn digest(bytes: &[u8]) -> u64 {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
-
-const SEGMENT_SUFFIX: &str = ".m4s";

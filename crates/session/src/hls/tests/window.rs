@@ -5,12 +5,12 @@ use aulos_core::{Frames, MediaTime};
 use super::{SEGMENT, formats};
 use crate::hls::{HlsWindow, SegmentSet, WindowConfig};
 
-fn window(listed: usize) -> HlsWindow {
+pub(super) fn window(listed: usize) -> HlsWindow {
     let formats = formats(&["flac", "opus:96k"]);
     HlsWindow::new(WindowConfig { formats, segment: SEGMENT, listed, first_listed: 1 }).unwrap()
 }
 
-fn set(number: u64) -> SegmentSet {
+pub(super) fn set(number: u64) -> SegmentSet {
     let body = |rendition: u8| [&[rendition], number.to_be_bytes().as_slice()].concat();
     SegmentSet {
         number,

@@ -1,0 +1,42 @@
+//! The state of copies of a station's HLS.
+
+use aulos_session::hls::PublisherStatus;
+
+/// A folder or a storage to which a station's HLS is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HlsTargetState {
+    /// What it is.
+    pub kind: HlsTargetKind,
+    /// Its path or URL.
+    pub target: String,
+    /// What has been done there.
+    pub status: PublisherStatus,
+}
+
+/// Kind of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HlsTargetKind {
+    /// A folder of this machine.
+    Folder,
+}
+
+impl HlsTargetKind {
+    /// Every kind.
+    pub const ALL: [Self; 1] = [Self::Folder];
+
+    /// Its name in the API and in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Folder => "folder",
+        }
+    }
+}
+
+impl HlsTargetState {
+    /// The state without values that change all the time.
+    pub(super) fn at_rest(self) -> Self {
+        let error = self.status.error;
+        Self { status: PublisherStatus { error, ..PublisherStatus::default() }, ..self }
+    }
+}
