@@ -65,6 +65,7 @@ pub use station::record::{RecorderSettings, rotation_for};
 pub use station::rtp::RtpOutputSettings;
 pub use station::schedule::{ScheduleDays, ScheduleEntry, ScheduleSettings, ScheduleTime};
 pub use station::sound::ProcessingSettings;
+pub use station::storage::StorageTarget;
 pub use station::stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
 pub use station::upload::UploadTarget;
 pub use station::{Plugin, StationSettings, StationSource};

@@ -101,6 +101,9 @@ fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Stat
             chunk_ms: station.chunk_ms,
             sources: station.sources.iter().map(|source| source.name.clone()).collect(),
         };
+        if let (Some(config), Some(hls)) = (&config.hls, &mut station.hls) {
+            hls.upload = station::hls::resolve_upload(config, &station.name, env, problems);
+        }
         station.pushes = push::resolve(&config.push, &output, &mut pushed, env, problems);
         station.rtp = rtp::resolve(&config.rtp, &output, &mut sent, problems);
         station.records = record::resolve(&config.record.0, &output, &mut recorders, env, problems);
@@ -109,6 +112,10 @@ fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Stat
             logger.and_then(|it| logger::resolve(it, &output, &mut recorders, env, problems));
         station.records.extend(logger);
     }
+    let hls = config.station.iter().zip(&all);
+    let hls =
+        hls.filter_map(|(config, station)| Some((config.hls.as_ref()?, station.hls.as_ref()?)));
+    station::hls::check_uploads(hls, problems);
     // Mounts are the last stations.
     for (config, station) in config.mount.iter().rev().zip(all.iter_mut().rev()) {
         station.mount = Some(mount::resolve(config, problems));

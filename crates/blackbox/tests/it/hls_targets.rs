@@ -1,5 +1,5 @@
-//! HLS in a folder: what a web server and rsync find there at any moment, also when the server is
-//! killed and when the disk is full.
+//! HLS in a folder and in a storage: what a web server, rsync or a CDN finds there at any moment,
+//! also when the server is killed, the disk is full or the storage is gone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use aulos_blackbox::http;
 use aulos_blackbox::peer::{find_or_skip, skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
+use crate::record::{s3_server, start_s3_at};
 use crate::rpc::Rpc;
 use crate::state::{fill, on_a_disk_of_its_own, remount};
 use crate::{shared_turn, wait_for};
@@ -148,4 +150,94 @@ fn a_full_disk_is_named_and_counted_and_the_station_plays_on() {
     let log = server.printed().unwrap();
     assert!(log.contains("HLS cannot be written") && log.contains("HLS is written again"), "{log}");
     server.stop().unwrap();
+}
+
+/// A station that others pass on, and its port.
+fn start_origin(scratch: &ScratchDir) -> (AulosServer, u16) {
+    let (port, file) = (free_port().unwrap(), scratch.join("origin.toml"));
+    let config = "[[station]]\nname = \"default\"\ncodec = \"flac\"\nsources = [\"demo://\"]\n";
+    fs::write(&file, config).unwrap();
+    let server = AulosServer::start_with(scratch, |command| {
+        let port = format!("listen.stream=127.0.0.1:{port}");
+        command.arg("--config").arg(&file).args(["--set", &port]);
+    });
+    (server.unwrap(), port)
+}
+
+/// One of two servers that pass it on and write to one bucket.
+fn paired(origin: u16, storage: u16) -> String {
+    format!(
+        "[[station]]\nname = \"default\"\ncodec = \"flac\"\nbuffer_ms = 600\n\
+         sources = [\"snapcast://127.0.0.1:{origin}?pass=true\"]\n\
+         hls = {{ renditions = [\"flac\"], segment = \"1s\", window = \"4s\", paired = true, \
+         upload = {{ url = \"s3://tapes/hls/{{station}}\", endpoint = \"http://127.0.0.1:{storage}\", \
+         access_key = \"me\", secret_key = \"only for this test\" }} }}\n"
+    )
+}
+
+/// The numbers in the playlist, none of which is below one that was there.
+fn numbers(folder: &Path, highest: &mut u64) -> BTreeSet<u64> {
+    let names = named(folder, "flac").into_iter();
+    let numbers: BTreeSet<u64> =
+        names.filter_map(|name| name.strip_suffix(".m4s")?.parse().ok()).collect();
+    if let Some(last) = numbers.last() {
+        assert!(last >= highest, "{last} after {highest}");
+        *highest = *last;
+    }
+    numbers
+}
+
+#[test]
+fn two_servers_write_to_one_bucket_which_is_gone_for_a_while() {
+    let Some(program) = s3_server() else { return };
+    let _turn = shared_turn();
+    let scratches =
+        ["hls-s3", "hls-s3-one", "hls-s3-two"].map(|name| ScratchDir::new(name).unwrap());
+    let port = free_port().unwrap();
+    let (s3, _) = start_s3_at(&program, &scratches[0], port);
+    let (origin, origin_port) = start_origin(&scratches[0]);
+    let edge = paired(origin_port, port);
+    let folder = scratches[0].join("s3/tapes/hls/default");
+    let one = AulosServer::start(&scratches[1], &edge).unwrap();
+    let two = AulosServer::start(&scratches[2], &edge).unwrap();
+    let mut highest = 0;
+    wait_for("a full playlist", PATIENCE, || numbers(&folder, &mut highest).len() == 4);
+    let before = highest;
+    // Either server has the same bytes.
+    let compared = named(&folder, "flac").into_iter().filter(|name| {
+        let object = fs::read(folder.join("flac").join(name)).unwrap();
+        let path = format!("/hls/default/flac/{name}");
+        let sent = [&one, &two].map(|server| http::get(server.http, &path).unwrap());
+        sent.into_iter().filter(|(status, _)| *status == 200).all(|(_, sent)| sent == object)
+    });
+    assert_eq!(compared.count(), 5);
+    drop(s3);
+    let mut rpcs = [&one, &two].map(|server| Rpc::connect(server.control));
+    wait_for("the failure", PATIENCE, || {
+        rpcs.iter_mut().all(|rpc| target(rpc)["error"].is_string())
+    });
+    let failed = target(&mut rpcs[0]);
+    assert!(failed["error"].as_str().unwrap().contains("reached"), "{failed}");
+    assert_eq!(
+        (&failed["kind"], &failed["target"]),
+        (&"s3".into(), &"s3://tapes/hls/default".into())
+    );
+    let (s3, _) = start_s3_at(&program, &scratches[0], port);
+    let mut reach = |number: u64| {
+        wait_for("the playlist", PATIENCE, || {
+            numbers(&folder, &mut highest).last().is_some_and(|last| *last > number)
+        });
+        highest
+    };
+    let back = reach(before + 3);
+    drop(one);
+    reach(back + 4);
+    wait_for("old segments are removed", PATIENCE, || {
+        !files(&folder.join("flac")).contains(&format!("{before}.m4s"))
+    });
+    let state = target(&mut rpcs[1]);
+    assert_eq!(state["error"], Value::Null, "{state}");
+    two.stop().unwrap();
+    origin.stop().unwrap();
+    drop(s3);
 }

@@ -359,7 +359,7 @@ fn what_a_radio_does_not_send_is_reported_and_is_silence_where_that_is_wanted() 
 }
 
 /// Path of s3s-fs, an S3-compatible server, as installed by scripts/test-setup.
-fn s3_server() -> Option<PathBuf> {
+pub(crate) fn s3_server() -> Option<PathBuf> {
     let tools = std::env::var_os("AULOS_TEST_TOOLS").map(PathBuf::from);
     let program = tools.map(|tools| tools.join("s3s-fs")).filter(|program| program.is_file());
     if program.is_none() {
@@ -370,9 +370,14 @@ fn s3_server() -> Option<PathBuf> {
 
 /// Starts it with a bucket `tapes`, and returns its address.
 fn start_s3(program: &Path, scratch: &ScratchDir) -> (Process, String) {
+    start_s3_at(program, scratch, 0)
+}
+
+/// The same at this port; 0 is a free one.
+pub(crate) fn start_s3_at(program: &Path, scratch: &ScratchDir, port: u16) -> (Process, String) {
     std::fs::create_dir_all(scratch.join("s3/tapes")).unwrap();
     let mut command = Command::new(program);
-    command.args(["--host", "127.0.0.1", "--port", "0", "--access-key", "me"]);
+    command.args(["--host", "127.0.0.1", "--access-key", "me", "--port"]).arg(port.to_string());
     command.args(["--secret-key", "only for this test"]).arg(scratch.join("s3"));
     command.env("RUST_LOG", "s3s_fs=info");
     let logs = [scratch.join("s3.out"), scratch.join("s3.err")];

@@ -6,10 +6,13 @@ use aulos_core::{Frames, SampleSpec, Span};
 use aulos_engine::encode::{CodecConfig, RateControl};
 use aulos_session::hls::HlsFormat;
 
+use crate::env::Environment;
 use crate::keys::keys;
 use crate::limits::{HLS_SEGMENT_MS, MAX_HLS_RENDITIONS, MAX_HLS_WINDOW};
 use crate::names::absolute_path;
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::security::secrets::SecretConfig;
+use crate::station::storage::{self, StorageKeys, StorageTarget};
 
 keys! {
     /// A station's programme as HTTP Live Streaming, at `/hls/NAME/index.m3u8`.
@@ -31,6 +34,26 @@ keys! {
         /// Folder into which playlists and segments are written too, as a web server serves them;
         /// created if it is missing. What is no longer in a playlist is removed.
         folder: Option<ConfigValue<String>>, default_doc "none";
+        /// S3-compatible storage to which they are uploaded too.
+        upload: Option<HlsUploadConfig>, default_doc "none";
+    }
+
+    /// HLS in S3-compatible storage, with the same bytes and names as in `folder`.
+    pub(crate) struct HlsUploadConfig {
+        /// Bucket and prefix: `s3://BUCKET/PREFIX`. `{station}` is the station's name.
+        url: Option<ConfigValue<String>>, required "upload = { url = \"s3://BUCKET/PREFIX\", region = \"eu-central-1\", access_key = \"ID\", secret_key_file = \"FILE\" }";
+        /// Server: `https://HOST`.
+        endpoint: Option<ConfigValue<String>>, default_doc "Amazon's for `region`";
+        /// Region of signatures.
+        region: Option<ConfigValue<String>>, default_doc "with `endpoint` `us-east-1`";
+        /// Id of the access key.
+        access_key: Option<ConfigValue<String>>, required "access_key = \"ID\"";
+        /// Secret access key.
+        secret_key: Option<SecretConfig>, required "secret_key_file = \"FILE\"";
+        /// Write the bucket into the path instead of the host name.
+        path_style: Option<bool>, default_doc "`true` with `endpoint`";
+        /// Storage class.
+        storage_class: Option<ConfigValue<String>>, default_doc "the server's";
     }
 }
 
@@ -47,6 +70,8 @@ pub struct HlsSettings {
     pub paired: bool,
     /// Where they are written too.
     pub folder: Option<PathBuf>,
+    /// Where they are uploaded too.
+    pub upload: Option<StorageTarget>,
 }
 
 /// Validates HLS of a station.
@@ -100,8 +125,46 @@ pub(crate) fn resolve(
         return None;
     }
     let listed = usize::try_from(listed).ok()?;
-    Some(HlsSettings { renditions, segment, listed, paired: config.paired, folder })
+    Some(HlsSettings { renditions, segment, listed, paired: config.paired, folder, upload: None })
         .filter(|settings| !settings.renditions.is_empty())
+}
+
+/// Validates the storage and reads its secret.
+pub(crate) fn resolve_upload(
+    config: &HlsConfig,
+    station: &str,
+    env: &Environment,
+    problems: &Problems,
+) -> Option<StorageTarget> {
+    let upload = config.upload.as_ref()?;
+    let keys = StorageKeys {
+        at: upload.at,
+        url: upload.url.as_ref(),
+        endpoint: upload.endpoint.as_ref(),
+        region: upload.region.as_ref(),
+        access_key: upload.access_key.as_ref(),
+        secret_key: upload.secret_key.as_ref(),
+        path_style: upload.path_style,
+        storage_class: upload.storage_class.as_ref(),
+    };
+    storage::resolve(cfg!(feature = "s3"), &keys, station, env, problems)
+}
+
+/// Reports a storage that two stations upload to, as [`check_folders`] does.
+pub(crate) fn check_uploads<'a>(
+    all: impl Iterator<Item = (&'a HlsConfig, &'a HlsSettings)>,
+    problems: &Problems,
+) {
+    let mut seen: Vec<(&str, String)> = Vec::new();
+    for (config, settings) in all {
+        let Some(upload) = &settings.upload else { continue };
+        let target = (&*upload.endpoint, upload.url());
+        if seen.contains(&target) {
+            let message = format!("two stations upload HLS to `{}`", target.1);
+            problems.add_with_hint(config.at, message, "url = \"s3://BUCKET/{station}\"");
+        }
+        seen.push(target);
+    }
 }
 
 /// Reports a folder that two stations write to: each would remove what the other has written.

@@ -15,6 +15,7 @@ pub(crate) mod record;
 pub(crate) mod rtp;
 pub(crate) mod schedule;
 pub(crate) mod sound;
+pub(crate) mod storage;
 pub(crate) mod stream;
 pub(crate) mod upload;
 

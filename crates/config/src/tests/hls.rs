@@ -53,3 +53,23 @@ fn a_folder_is_absolute_and_has_one_station() {
     let problems = load_text(&format!("{text}\n{other}"), &[]).unwrap_err().to_string();
     assert!(problems.contains("two stations write HLS to `/srv/./hls`"), "{problems}");
 }
+
+#[cfg(feature = "s3")]
+#[test]
+fn a_storage_has_the_keys_of_uploads_and_one_station() {
+    let upload = "upload = { url = \"s3://radio/hls/{station}\", region = \"eu-central-1\", \
+                  access_key = \"ID\", secret_key = \"hush hush\" }";
+    let text = with(&format!("renditions = [\"flac\"], {upload}"));
+    let hls = load_text(&text, &[]).unwrap().stations[0].hls.clone().unwrap();
+    let storage = hls.upload.clone().unwrap();
+    assert_eq!(storage.url(), "s3://radio/hls/a");
+    assert_eq!(storage.endpoint, "https://s3.eu-central-1.amazonaws.com");
+    assert!(!format!("{hls:?}").contains("hush"), "{hls:?}");
+    let other = text.replace("[[station]]\nname = \"a\"", "[[station]]\nname = \"b\"");
+    assert!(load_text(&format!("{text}\n{other}"), &[]).is_ok(), "a prefix for each");
+    let same = format!("{text}\n{other}").replace("{station}", "x");
+    let problems = load_text(&same, &[]).unwrap_err().to_string();
+    assert!(problems.contains("two stations upload HLS to `s3://radio/hls/x`"), "{problems}");
+    let problems = load_text(&text.replace("region", "keep_local"), &[]).unwrap_err().to_string();
+    assert!(problems.contains("unknown key `keep_local`"), "{problems}");
+}

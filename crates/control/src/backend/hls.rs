@@ -18,17 +18,20 @@ pub struct HlsTargetState {
 pub enum HlsTargetKind {
     /// A folder of this machine.
     Folder,
+    /// S3-compatible storage.
+    Storage,
 }
 
 impl HlsTargetKind {
     /// Every kind.
-    pub const ALL: [Self; 1] = [Self::Folder];
+    pub const ALL: [Self; 2] = [Self::Folder, Self::Storage];
 
     /// Its name in the API and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Folder => "folder",
+            Self::Storage => "s3",
         }
     }
 }

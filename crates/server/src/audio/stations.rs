@@ -140,13 +140,14 @@ fn add_hls(
 fn start_hls(
     config: &StationSettings,
     chunks: Option<Consumer<TimedChunk>>,
-    inner: &AudioState,
+    inner: &mut AudioState,
 ) -> io::Result<Option<HlsParts>> {
     let Some(settings) = &config.hls else {
         inner.hls.remove(&config.name);
         return Ok(None);
     };
-    inner.hls.start(config, settings, chunks).map(Some)
+    let worker = &mut inner.recorder_manager.upload_worker;
+    inner.hls.start(config, settings, chunks, worker).map(Some)
 }
 
 /// Applies normalizer and equalizer settings to a station.

@@ -28,6 +28,7 @@ use aulos_io::{Job, encoder};
 use aulos_rt::ring::Consumer;
 use aulos_session::hls::{ChunkFeed, HlsFormat, HlsWindow, OutputGrid, Segmenter, WindowConfig};
 
+use crate::upload::UploadWorker;
 use counts::HlsCounts;
 use job::{HlsFeed, HlsJob};
 use publish::Publications;
@@ -69,15 +70,16 @@ impl HlsTable {
     }
 
     /// Makes the parts of a station's HLS. `chunks` are those of a station that passes what another
-    /// server sends ([`reads_chunks`]).
+    /// server sends ([`reads_chunks`]); uploads run on `worker`.
     ///
     /// # Errors
-    /// When an encoder cannot be made.
+    /// When an encoder cannot be made, or a copy cannot be started.
     pub(crate) fn start(
         &self,
         station: &StationSettings,
         settings: &HlsSettings,
         chunks: Option<Consumer<TimedChunk>>,
+        worker: &mut UploadWorker,
     ) -> io::Result<HlsParts> {
         // The titles of two servers are not set at the same sample.
         let has_events = chunks.is_none();
@@ -87,7 +89,7 @@ impl HlsTable {
         let HlsSettings { renditions, segment, .. } = settings;
         let segmenter = Segmenter::new(renditions.clone(), *segment, has_events, make);
         let segmenter = segmenter.ok_or_else(|| io::Error::other("no encoder for HLS"))?;
-        let window = self.open(&station.name, settings)?;
+        let window = self.open(&station.name, settings, worker)?;
         let chunk_feed = || ChunkFeed::new(station.codec.codec(), station.spec);
         let (feed, tap) = match chunks.and_then(|chunks| Some((chunks, chunk_feed()?))) {
             Some((chunks, feed)) => (HlsFeed::Chunks(chunks, feed), None),
@@ -112,7 +114,12 @@ impl HlsTable {
         self.counts.values()
     }
 
-    fn open(&self, station: &str, settings: &HlsSettings) -> io::Result<Arc<Mutex<HlsWindow>>> {
+    fn open(
+        &self,
+        station: &str,
+        settings: &HlsSettings,
+        worker: &mut UploadWorker,
+    ) -> io::Result<Arc<Mutex<HlsWindow>>> {
         let HlsSettings { renditions, segment, listed, paired, .. } = settings;
         let config = WindowConfig {
             formats: renditions.clone(),
@@ -127,14 +134,15 @@ impl HlsTable {
                 window.restart();
                 drop(window);
                 if !open.publications.matches(settings) {
-                    open.publications = Publications::start(station, settings, &open.window)?;
+                    open.publications =
+                        Publications::start(station, settings, &open.window, worker)?;
                 }
                 return Ok(Arc::clone(&open.window));
             }
         }
         let window = HlsWindow::new(config).ok_or_else(|| io::Error::other("no init segment"))?;
         let window = Arc::new(Mutex::new(window));
-        let publications = Publications::start(station, settings, &window)?;
+        let publications = Publications::start(station, settings, &window, worker)?;
         let open = OpenWindow { window: Arc::clone(&window), publications };
         all.insert(station.to_owned(), open);
         Ok(window)

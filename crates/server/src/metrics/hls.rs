@@ -7,7 +7,7 @@ use aulos_session::hls::PublisherStatus;
 use super::table::{Metric, MetricValue, Series, Values};
 
 /// In the order of [`HlsTargetKind::ALL`].
-const KINDS: [&str; HlsTargetKind::ALL.len()] = ["folder"];
+const KINDS: [&str; HlsTargetKind::ALL.len()] = ["folder", "s3"];
 
 /// Adds a value for each target.
 fn each<T: MetricValue>(

@@ -10,7 +10,7 @@ use crate::dial::DialError;
 
 /// Why a file is not uploaded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum UploadError {
+pub(crate) enum UploadError {
     /// The host name is unknown.
     Name(String),
     /// The server refused the connection or is unreachable.
@@ -112,7 +112,7 @@ impl UploadError {
     }
 
     /// Whether the operation is forbidden although the credentials are valid.
-    pub(super) fn is_not_allowed(&self) -> bool {
+    pub(crate) fn is_not_allowed(&self) -> bool {
         let denied = |code: &str| matches!(code, "" | "AccessDenied" | "AllAccessDisabled");
         matches!(self, Self::Refused { status: 403, code, .. } if denied(code))
     }

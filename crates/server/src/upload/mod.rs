@@ -18,6 +18,8 @@ mod error;
 #[cfg(feature = "s3")]
 mod journal;
 #[cfg(feature = "s3")]
+mod objects;
+#[cfg(feature = "s3")]
 mod queue;
 #[cfg(feature = "s3")]
 mod store;
@@ -33,6 +35,10 @@ mod unsupported;
 mod uploader;
 mod worker;
 
+#[cfg(feature = "s3")]
+pub(crate) use error::UploadError;
+#[cfg(feature = "s3")]
+pub(crate) use objects::ObjectStorage;
 #[cfg(not(feature = "s3"))]
 pub use unsupported::Uploader;
 #[cfg(feature = "s3")]

@@ -3,7 +3,10 @@
 //! The library signs requests and performs them; its own retries are disabled, because they would
 //! be invisible.
 
-use aulos_config::UploadTarget;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aulos_config::StorageTarget;
 use aulos_files::record::format::FileFormatInfo;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -20,6 +23,7 @@ use object_store::{
 
 use super::error::UploadError;
 use super::transport::{Checksum, S3Transport};
+use crate::dial::Dialer;
 
 /// The bucket, for one upload.
 #[derive(Debug)]
@@ -110,24 +114,13 @@ impl RemoteObject {
 }
 
 impl Bucket {
-    /// Opens the configured bucket over this transport.
-    pub(super) fn open(config: &UploadTarget, wire: S3Transport) -> Result<Self, UploadError> {
-        let endpoint = match config.endpoint.split_once("://") {
-            Some((scheme, host)) if !config.path_style => {
-                format!("{scheme}://{}.{host}", config.bucket)
-            }
-            _ => config.endpoint.clone(),
-        };
-        let builder = AmazonS3Builder::new()
-            .with_endpoint(endpoint)
-            .with_virtual_hosted_style_request(!config.path_style)
-            .with_region(&config.region)
-            .with_bucket_name(&config.bucket)
-            .with_access_key_id(&config.access_key)
-            .with_secret_access_key(&config.secret_key.0)
-            .with_checksum_algorithm(Kind::SHA256)
-            .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
-            .with_http_connector(wire);
+    /// Opens the configured bucket. `stall` is the maximum time without progress.
+    pub(super) fn open(
+        config: &StorageTarget,
+        dialer: Arc<Dialer>,
+        stall: Duration,
+    ) -> Result<Self, UploadError> {
+        let builder = bucket_builder(config, dialer, stall)?;
         let class = config.storage_class.as_deref().map(HeaderValue::from_str).transpose();
         let ask = HeaderMap::from_iter([(
             HeaderName::from_static("x-amz-checksum-mode"),
@@ -242,14 +235,42 @@ impl Bucket {
     }
 }
 
-fn build(builder: &AmazonS3Builder, headers: HeaderMap) -> Result<AmazonS3, UploadError> {
+/// What all clients of the configured bucket have in common; they share one connection.
+pub(super) fn bucket_builder(
+    config: &StorageTarget,
+    dialer: Arc<Dialer>,
+    stall: Duration,
+) -> Result<AmazonS3Builder, UploadError> {
+    let endpoint = match config.endpoint.split_once("://") {
+        Some((scheme, host)) if !config.path_style => {
+            format!("{scheme}://{}.{host}", config.bucket)
+        }
+        _ => config.endpoint.clone(),
+    };
+    let wire = S3Transport::new(dialer, &endpoint, stall);
+    Ok(AmazonS3Builder::new()
+        .with_http_connector(wire.ok_or_else(|| UploadError::Name(endpoint.clone()))?)
+        .with_endpoint(endpoint)
+        .with_virtual_hosted_style_request(!config.path_style)
+        .with_region(&config.region)
+        .with_bucket_name(&config.bucket)
+        .with_access_key_id(&config.access_key)
+        .with_secret_access_key(&config.secret_key.0)
+        .with_checksum_algorithm(Kind::SHA256)
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() }))
+}
+
+pub(super) fn build(
+    builder: &AmazonS3Builder,
+    headers: HeaderMap,
+) -> Result<AmazonS3, UploadError> {
     // The endpoint determines the scheme; the transport is our own.
     let options = ClientOptions::new().with_allow_http(true).with_default_headers(headers);
     let built = builder.clone().with_client_options(options).build();
     built.map_err(|error| UploadError::from(&error))
 }
 
-fn parse(key: &str) -> Result<Key, UploadError> {
+pub(super) fn parse(key: &str) -> Result<Key, UploadError> {
     if key.len() > MAX_KEY {
         return Err(UploadError::KeyTooLong);
     }

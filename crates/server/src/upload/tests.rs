@@ -10,6 +10,7 @@
 
 mod faults;
 mod kill;
+mod objects;
 mod plain;
 mod reference_server;
 
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aulos_config::{RedactedDebug, UploadTarget};
+use aulos_config::{RedactedDebug, StorageTarget, UploadTarget};
 use aulos_core::{Rng, Span};
 
 use super::uploader::Uploader;
@@ -42,14 +43,16 @@ const fn pace(stall: Duration) -> UploadTiming {
 
 fn config(endpoint: &str) -> UploadTarget {
     UploadTarget {
-        endpoint: endpoint.to_owned(),
-        region: "us-east-1".to_owned(),
-        bucket: "tapes".to_owned(),
-        prefix: "radio/roof".to_owned(),
-        path_style: true,
-        access_key: KEY.to_owned(),
-        secret_key: RedactedDebug(SECRET.to_owned()),
-        storage_class: None,
+        storage: StorageTarget {
+            endpoint: endpoint.to_owned(),
+            region: "us-east-1".to_owned(),
+            bucket: "tapes".to_owned(),
+            prefix: "radio/roof".to_owned(),
+            path_style: true,
+            access_key: KEY.to_owned(),
+            secret_key: RedactedDebug(SECRET.to_owned()),
+            storage_class: None,
+        },
         keep_local: false,
         concurrency: 2,
         part_bytes: PART as u64,

@@ -27,7 +27,6 @@ use super::UploadTiming;
 use super::error::UploadError;
 use super::journal::{Journal, JournalEntry, MultipartUpload, remove_file};
 use super::store::{Bucket, ExpectedObject};
-use super::transport::S3Transport;
 use crate::dial::Dialer;
 
 /// Context shared by all uploads of a recording.
@@ -57,7 +56,7 @@ impl UploadContext {
     pub(super) fn object_key(&self, file: &Path) -> Option<String> {
         let within = file.strip_prefix(&self.root).ok();
         let name = within.or_else(|| file.file_name().map(Path::new))?.to_str()?;
-        let prefix = &self.config.prefix;
+        let prefix = &self.config.storage.prefix;
         Some(if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") })
     }
 
@@ -66,13 +65,8 @@ impl UploadContext {
     }
 
     fn bucket(&self) -> Result<Bucket, UploadError> {
-        let UploadTarget { endpoint, bucket, path_style, .. } = &self.config;
-        let at = match endpoint.split_once("://") {
-            Some((scheme, host)) if !path_style => format!("{scheme}://{bucket}.{host}"),
-            _ => endpoint.clone(),
-        };
-        let wire = S3Transport::new(Arc::clone(&self.dialer), &at, self.timing.stall_timeout);
-        Bucket::open(&self.config, wire.ok_or(UploadError::Name(at))?)
+        let dialer = Arc::clone(&self.dialer);
+        Bucket::open(&self.config.storage, dialer, self.timing.stall_timeout)
     }
 }
 

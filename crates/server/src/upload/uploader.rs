@@ -243,7 +243,7 @@ struct FinishedUpload {
 /// Runs the uploads until they are no longer wanted.
 async fn run(shared: Arc<UploaderShared>, mut holders: watch::Receiver<()>) {
     let pace = shared.context.timing;
-    let seed = RandomState::new().hash_one(shared.context.config.bucket.as_str());
+    let seed = RandomState::new().hash_one(shared.context.config.storage.bucket.as_str());
     let mut queue = UploadQueue::new(shared.context.config.concurrency, pace, seed);
     let mut running = JoinSet::new();
     let mut ends = shared.stop.subscribe();
@@ -367,7 +367,7 @@ fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: Fini
                 progress.state.done += 1;
                 progress.state.done_bytes += entry.bytes;
                 progress.clear_error();
-                let url = format!("s3://{}/{}", shared.context.config.bucket, entry.key);
+                let url = format!("s3://{}/{}", shared.context.config.storage.bucket, entry.key);
                 let (bytes, tries) = (entry.bytes, entry.tries);
                 progress.push_event(UploadEvent::Uploaded { file, url, bytes, tries });
             }

@@ -23,7 +23,7 @@ fn pending_uploads_survive_a_kill_at_any_time() {
         return child(Path::new(dir), endpoint);
     }
     let Some((server, dir)) = server("upload-kill") else { return };
-    let nowhere = UploadTarget { endpoint: "http://127.0.0.1:1".to_owned(), ..config("") };
+    let nowhere = config("http://127.0.0.1:1");
     let station = RecordingHarness::start(&dir, &nowhere);
     let mut files = Vec::new();
     for number in 0..40 {

@@ -45,8 +45,8 @@ fn files_arrive_bit_for_bit_and_go_here_only_then() {
 #[test]
 fn local_files_are_kept_if_configured_and_sent_once() {
     let Some((server, dir)) = server("upload-keep") else { return };
-    let config =
-        UploadTarget { keep_local: true, prefix: String::new(), ..config(&server.endpoint()) };
+    let mut config = UploadTarget { keep_local: true, ..config(&server.endpoint()) };
+    config.storage.prefix = String::new();
     let station = RecordingHarness::start(&dir, &config);
     station.record("a.wav", b"one");
     station.wait_until_idle();
@@ -83,15 +83,20 @@ fn permanent_errors_are_reported_and_no_file_is_lost() {
     let Some((server, dir)) = server("upload-mend") else { return };
     let right = config(&server.endpoint());
     let (secret, storage_class) = (RedactedDebug("hush-hush".to_owned()), Some("PILE".to_owned()));
+    let wrong = |storage| UploadTarget { storage, ..right.clone() };
+    let store = || right.storage.clone();
     for (wrong, remedy) in [
-        (UploadTarget { storage_class, ..right.clone() }, "correct `storage_class` of `upload`"),
+        (wrong(StorageTarget { storage_class, ..store() }), "correct `storage_class` of `upload`"),
         (
-            UploadTarget { access_key: "WHO".to_owned(), ..right.clone() },
+            wrong(StorageTarget { access_key: "WHO".to_owned(), ..store() }),
             "`access_key` of `upload` is unknown to the server",
         ),
-        (UploadTarget { secret_key: secret, ..right.clone() }, "`secret_key` of `upload` is wrong"),
         (
-            UploadTarget { endpoint: "http://127.0.0.1:1".to_owned(), ..right.clone() },
+            wrong(StorageTarget { secret_key: secret, ..store() }),
+            "`secret_key` of `upload` is wrong",
+        ),
+        (
+            wrong(StorageTarget { endpoint: "http://127.0.0.1:1".to_owned(), ..store() }),
             "cannot be reached",
         ),
     ] {
@@ -100,7 +105,7 @@ fn permanent_errors_are_reported_and_no_file_is_lost() {
         let told = || station.uploader.state().error.unwrap_or_default();
         wait("it is told", || !told().is_empty(), String::new);
         assert!(told().contains(remedy), "{remedy}: {}", told());
-        assert!(!told().contains(&wrong.secret_key.0));
+        assert!(!told().contains(&wrong.storage.secret_key.0));
         let permanent = !remedy.contains("reached");
         let wanted = if permanent { UploadPhase::Refused } else { UploadPhase::Waiting };
         wait("it waits", || station.uploader.state().phase == wanted, told);
@@ -143,7 +148,7 @@ fn a_missing_or_unreadable_file_does_not_block_others() {
 #[test]
 fn hundreds_that_waited_are_found_again() {
     let Some((server, dir)) = server("upload-many") else { return };
-    let nowhere = UploadTarget { endpoint: "http://127.0.0.1:1".to_owned(), ..config("") };
+    let nowhere = config("http://127.0.0.1:1");
     let station = RecordingHarness::start(&dir, &nowhere);
     for number in 0..600_u64 {
         station.record(&format!("{number}.wav"), &number.to_le_bytes());
