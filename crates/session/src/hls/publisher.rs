@@ -112,6 +112,9 @@ pub struct HlsPublisher {
     /// Of writing, and apart from it of listing and removing.
     puts: Backoff,
     cleaning: Backoff,
+    /// Why the last attempt of each failed.
+    put_error: Option<String>,
+    cleaning_error: Option<String>,
     status: PublisherStatus,
 }
 
@@ -167,6 +170,8 @@ impl HlsPublisher {
             pending: None,
             puts: Backoff::half_jitter(FIRST_PAUSE, LONGEST_PAUSE, seed),
             cleaning: Backoff::half_jitter(FIRST_PAUSE, LONGEST_PAUSE, seed.rotate_left(32)),
+            put_error: None,
+            cleaning_error: None,
             status: PublisherStatus::default(),
         }
     }
@@ -190,7 +195,7 @@ impl HlsPublisher {
             (action, PublishResult::Failed(error)) => self.failed(&action, error),
             (PublishAction::List, PublishResult::Found(found)) => {
                 self.is_listed = true;
-                self.cleaning.succeeded(self.now);
+                self.cleaned();
                 for object in found.into_iter().take(MAX_FOUND) {
                     self.objects.entry(object).or_insert(StoredObject::Found);
                 }
@@ -204,7 +209,7 @@ impl HlsPublisher {
             }
             (PublishAction::Put { .. }, _) => self.written(),
             (PublishAction::Remove(object), _) => {
-                self.cleaning.succeeded(self.now);
+                self.cleaned();
                 self.objects.remove(&object);
                 self.unlisted.pop_front();
                 self.status.removed += 1;
@@ -375,8 +380,30 @@ impl HlsPublisher {
             forgotten.map(|(_, object)| self.objects.remove(&object));
         }
         self.status.complete_at = Some(self.now);
-        (self.status.error, self.status.failing_since) = (None, None);
-        self.status.retry_at = None;
+        self.put_error = None;
+        self.show_error();
+    }
+
+    fn cleaned(&mut self) {
+        self.cleaning.succeeded(self.now);
+        self.cleaning_error = None;
+        self.show_error();
+    }
+
+    /// Shows the error that matters more.
+    fn show_error(&mut self) {
+        let (error, retry_at) = match (&self.put_error, &self.cleaning_error) {
+            (Some(error), _) => (error, self.puts.retry_at()),
+            (None, Some(error)) => (error, self.cleaning.retry_at()),
+            (None, None) => {
+                self.status.error = None;
+                (self.status.failing_since, self.status.retry_at) = (None, None);
+                return;
+            }
+        };
+        self.status.error = Some(error.clone());
+        self.status.failing_since.get_or_insert(self.now);
+        self.status.retry_at = Some(retry_at);
     }
 
     /// The object that is to be removed now.
@@ -393,21 +420,20 @@ impl HlsPublisher {
     }
 
     fn failed(&mut self, action: &PublishAction, error: String) {
-        let backoff = match action {
-            PublishAction::List | PublishAction::Remove(_) => &mut self.cleaning,
+        self.status.failures += 1;
+        match action {
+            PublishAction::List | PublishAction::Remove(_) => {
+                self.cleaning.failed(self.now);
+                self.cleaning_error = Some(error);
+            }
             PublishAction::Read(_) | PublishAction::Put { .. } => {
                 // The window will have another state then.
                 (self.task, self.revision) = (None, None);
-                &mut self.puts
+                self.puts.failed(self.now);
+                self.put_error = Some(error);
             }
-        };
-        backoff.failed(self.now);
-        let retry_at = backoff.retry_at();
-        let status = &mut self.status;
-        status.failures += 1;
-        status.error = Some(error);
-        status.failing_since.get_or_insert(self.now);
-        status.retry_at = Some(retry_at);
+        }
+        self.show_error();
     }
 }
 

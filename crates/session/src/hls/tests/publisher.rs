@@ -16,6 +16,8 @@ struct Target {
     /// Probability of a failure, in percent.
     fails: u64,
     rng: Option<Rng>,
+    /// It permits neither listing nor removing.
+    is_put_only: bool,
     attempts: u64,
     /// Until when a segment has to stay, because a playlist has named it.
     needed: BTreeMap<String, Instant>,
@@ -27,6 +29,9 @@ impl Target {
         let roll = self.rng.as_mut().map_or(100, |rng| rng.next_u64() % 100);
         if self.is_gone || roll < self.fails {
             return PublishResult::Failed("gone".to_owned());
+        }
+        if self.is_put_only && matches!(action, PublishAction::List | PublishAction::Remove(_)) {
+            return PublishResult::Failed("denied".to_owned());
         }
         match action {
             PublishAction::List => PublishResult::Found(self.objects.keys().cloned().collect()),
@@ -204,6 +209,26 @@ fn what_is_lost_while_the_target_is_gone_is_counted_and_little_is_tried() {
     // Segments 4 to 99 without the gap, of two renditions.
     assert_eq!((status.dropped, status.segments), (190, 16));
     assert_eq!((&status.error, status.failing_since, status.retry_at), (&None, None, None));
+}
+
+#[test]
+fn what_must_not_be_removed_stays_and_is_reported_and_segments_are_written_all_the_same() {
+    let mut target = Target { is_put_only: true, ..Target::default() };
+    let (mut window, mut now) = (window(4), Instant::ZERO);
+    let mut publisher = publisher(&window);
+    for number in 0..40 {
+        window.push(set(number));
+        run_for(6, &mut now, &mut publisher, &window, &mut target);
+        assert_eq!(target.playlist("flac"), Some((number.saturating_sub(3), number)));
+    }
+    let status = publisher.status();
+    assert_eq!((status.segments, status.dropped, status.removed), (80, 0, 0));
+    assert_eq!(status.error.as_deref(), Some("denied"));
+    assert!(status.failures < 15, "{status:?}");
+    target.is_put_only = false;
+    run_for(61, &mut now, &mut publisher, &window, &mut target);
+    assert_eq!(target.numbers("flac"), [36, 37, 38, 39]);
+    assert_eq!((&publisher.status().error, publisher.status().retry_at), (&None, None));
 }
 
 #[test]
