@@ -32,6 +32,7 @@ mod patch;
 pub mod rtp;
 pub mod sap;
 pub mod sdp;
+pub mod sendspin;
 pub mod snap;
 pub mod srt;
 pub mod titles;

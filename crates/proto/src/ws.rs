@@ -7,12 +7,14 @@
 
 mod client;
 mod sha1;
+mod writer;
 
 use core::fmt;
 
 use crate::snap::wire;
 
 pub use client::{MAX_RESPONSE_HEAD, WsClient, WsClientError, WsClientEvent};
+pub use writer::WsWriter;
 
 /// Maximum size of a client's message in bytes: the largest message that a session accepts, with
 /// its header.
@@ -39,12 +41,29 @@ pub const fn header_len(payload: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameKind {
+    /// Text message.
+    Text,
     /// Binary message.
     Binary,
     /// Close frame.
     Close,
+    /// Ping, which the peer answers.
+    Ping,
     /// Pong, the answer to a ping.
     Pong,
+}
+
+impl FrameKind {
+    /// The first byte of a frame that is a whole message.
+    const fn first_byte(self) -> u8 {
+        FIN | match self {
+            Self::Text => TEXT,
+            Self::Binary => BINARY,
+            Self::Close => CLOSE,
+            Self::Ping => PING,
+            Self::Pong => PONG,
+        }
+    }
 }
 
 /// Unmasked frame header, as a server sends it.
@@ -58,12 +77,7 @@ impl WsFrameHeader {
     /// Creates the header for `payload` bytes.
     #[must_use]
     pub const fn new(kind: FrameKind, payload: usize) -> Self {
-        let first = FIN
-            | match kind {
-                FrameKind::Binary => BINARY,
-                FrameKind::Close => CLOSE,
-                FrameKind::Pong => PONG,
-            };
+        let first = kind.first_byte();
         let [.., g, h] = (payload as u64).to_be_bytes();
         let mut bytes = [0; MAX_HEADER_LEN];
         match header_len(payload) {
@@ -91,7 +105,7 @@ impl WsFrameHeader {
 pub enum WsMessage<'a> {
     /// Binary message.
     Binary(&'a [u8]),
-    /// Text message; not used by the stream protocol.
+    /// Text message; not used by Snapcast's stream protocol.
     Text(&'a [u8]),
     /// Ping; must be answered with a pong with the same payload.
     Ping(&'a [u8]),

@@ -7,6 +7,7 @@
 
 mod rtp;
 mod segments;
+mod sendspin;
 mod srt;
 
 use core::hint::black_box;
@@ -44,10 +45,11 @@ use aulos_proto::{flac as flac_file, mdns as mdns_search, mp3, ogg, wav, ws};
 
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 pub use segments::{m3u8, mpegts};
+pub use sendspin::sendspin;
 pub use srt::srt;
 
 /// All targets by name, which is also the name of the corpus.
-pub const TARGETS: [(&str, FuzzTarget); 26] = [
+pub const TARGETS: [(&str, FuzzTarget); 27] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -74,6 +76,7 @@ pub const TARGETS: [(&str, FuzzTarget); 26] = [
     ("sap", sap),
     ("jitter", jitter),
     ("srt", srt),
+    ("sendspin", sendspin),
 ];
 
 /// Accepts any bytes, and panics when a property is violated.

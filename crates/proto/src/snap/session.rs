@@ -117,6 +117,10 @@ pub enum CloseReason {
     TimeFlood,
     /// Refused by the driver.
     Refused,
+    /// The client said goodbye.
+    Goodbye,
+    /// Nothing came from the client for too long.
+    Silent,
 }
 
 impl CloseReason {
@@ -132,6 +136,8 @@ impl CloseReason {
             Self::Malformed => "malformed",
             Self::TimeFlood => "time_flood",
             Self::Refused => "refused",
+            Self::Goodbye => "goodbye",
+            Self::Silent => "silent",
         }
     }
 }

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::sha1::sha1;
-use super::{BINARY, CLOSE, FIN, FrameKind, MASKED, PONG, WsError, WsMessage, WsReader};
+use super::{FrameKind, WsError, WsMessage, WsReader, WsWriter};
 use crate::http::head_length;
 use crate::snap::wire::Auth;
 
@@ -22,7 +22,7 @@ pub struct WsClient {
     /// The response's head so far; none after the handshake.
     head: Option<Vec<u8>>,
     reader: WsReader,
-    random: Rng,
+    writer: WsWriter,
 }
 
 /// What was received.
@@ -79,7 +79,7 @@ impl WsClient {
             key: STANDARD.encode(key),
             head: Some(Vec::new()),
             reader: WsReader::from_server(),
-            random,
+            writer: WsWriter::for_client(random),
         }
     }
 
@@ -126,27 +126,13 @@ impl WsClient {
 
     /// Appends a frame with a mask.
     pub fn write(&mut self, kind: FrameKind, payload: &[u8], out: &mut Vec<u8>) {
-        let opcode = match kind {
-            FrameKind::Binary => BINARY,
-            FrameKind::Close => CLOSE,
-            FrameKind::Pong => PONG,
-        };
-        out.push(FIN | opcode);
-        match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
-            (Ok(short @ 0..=125), _) => out.push(MASKED | short),
-            (_, Ok(middle)) => {
-                out.push(MASKED | 126);
-                out.extend(middle.to_be_bytes());
-            }
-            _ => {
-                out.push(MASKED | 127);
-                out.extend((payload.len() as u64).to_be_bytes());
-            }
-        }
-        let [a, b, c, d, ..] = self.random.next_u64().to_ne_bytes();
-        let mask = [a, b, c, d];
-        out.extend(mask);
-        out.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.writer.write(kind, payload, out);
+    }
+
+    /// What reads and writes the frames of an open connection.
+    #[must_use]
+    pub fn into_parts(self) -> (WsReader, WsWriter) {
+        (self.reader, self.writer)
     }
 }
 
@@ -183,7 +169,7 @@ const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 #[cfg(test)]
 mod tests {
-    use super::super::WsFrameHeader;
+    use super::super::{BINARY, FIN, MASKED, WsFrameHeader};
     use super::*;
 
     /// A response to the key of the standard's example (section 1.3).
