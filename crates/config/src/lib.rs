@@ -25,6 +25,7 @@ mod program;
 mod relay;
 mod resolve;
 mod security;
+mod sendspin;
 mod settings;
 pub mod snapserver;
 pub mod source;
@@ -49,7 +50,7 @@ pub use security::secrets::RedactedDebug;
 pub use security::{SecuritySettings, certificates, users};
 pub use settings::{
     ClientSettings, HistorySettings, HttpSettings, ListenEndpoints, ListenerAuth, MdnsSettings,
-    MetricsSettings, ResolvedConfig, StreamSettings, WrittenConfig,
+    MetricsSettings, ResolvedConfig, SendspinSettings, StreamSettings, WrittenConfig,
 };
 pub use source::check::{OPEN_MOUNT_HINT, meta_loop};
 pub use source::{Mount, SourceConfig, TitleFifo, TitleFormat};

@@ -58,6 +58,8 @@ keys! {
         clients: ClientsConfig;
         /// Announcements by mDNS.
         mdns: MdnsConfig;
+        /// Sendspin players.
+        sendspin: SendspinConfig;
         /// TLS.
         tls: TlsConfig;
         /// Users.
@@ -180,6 +182,23 @@ keys! {
         http: bool = true;
         /// Announce the HTTP port for HTTPS as well.
         https: bool = true;
+    }
+
+    /// Sendspin: players, as of Music Assistant, are clients of the stations, in one group with those
+    /// of Snapcast.
+    pub(crate) struct SendspinConfig {
+        /// Serve Sendspin players.
+        enabled: ConfigValue<bool> = false;
+        /// Port for players that connect by themselves: a port, `:PORT` or `HOST:PORT`; without a
+        /// host that of `listen.address`. The protocol has its own encryption and no TLS.
+        listen: ConfigValue<TextOrNumber> = "8927";
+        /// Find players that announce themselves, and connect to them.
+        discover: bool = true;
+        /// Players to connect to besides those that are found, as `HOST:PORT`.
+        connect: Vec<ConfigValue<String>>;
+        /// Ids of players that may speak without encryption, or `*` for all. Whoever can reach the
+        /// port can then play under such an id.
+        legacy: Vec<ConfigValue<String>>;
     }
 
     /// A station: a programme from one of its sources, sent to clients and other outputs.

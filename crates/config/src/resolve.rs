@@ -22,7 +22,7 @@ use crate::source::{RemoteUse, Scheme};
 use crate::station::StationSettings;
 use crate::station::output::StationOutput;
 use crate::station::{logger, mount, push, record, rtp};
-use crate::{cluster, mqtt, relay, station};
+use crate::{cluster, mqtt, relay, sendspin, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.
 pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {
@@ -69,6 +69,7 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
             volume_cap: config.clients.volume_cap,
         },
         mdns: mdns(&config.mdns, problems),
+        sendspin: sendspin::resolve(&config.sendspin, &config.listen.address.value, problems),
         security: security::resolve(SecurityTables { tls, users, access, limits }, env, problems),
         stations,
         hooks: hooks::resolve(&config.hook, &names, env, problems),

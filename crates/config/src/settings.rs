@@ -33,6 +33,8 @@ pub struct ResolvedConfig {
     pub clients: ClientSettings,
     /// mDNS announcements.
     pub mdns: MdnsSettings,
+    /// Sendspin players; none unless it is enabled.
+    pub sendspin: Option<SendspinSettings>,
     /// TLS, users, permissions and limits.
     pub security: SecuritySettings,
     /// Stations; at least one.
@@ -169,6 +171,21 @@ pub struct ClientSettings {
     pub initial_volume: u8,
     /// Upper limit of all volumes.
     pub volume_cap: u8,
+}
+
+/// Sendspin players.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendspinSettings {
+    /// The port for players that connect.
+    pub listen: Endpoint,
+    /// Whether players are searched for.
+    pub discover: bool,
+    /// Players to connect to.
+    pub connect: Vec<Endpoint>,
+    /// Whether all players may speak without encryption.
+    pub all_legacy: bool,
+    /// Those that may.
+    pub legacy: Vec<String>,
 }
 
 /// mDNS announcements. Ports that other machines cannot reach are left out.

@@ -28,6 +28,7 @@ mod peers;
 mod recordings;
 mod refusals;
 mod relays;
+pub mod sendspin;
 mod settings;
 mod stations;
 mod views;

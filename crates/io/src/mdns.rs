@@ -16,7 +16,7 @@ use mdns_sd::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-pub use browse::{Browser, DiscoveredServer};
+pub use browse::{Browser, DiscoveredServer, SNAPCAST_SERVICE};
 
 /// One port to announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Service {
     /// The listening address, never on loopback. A wildcard stands for every address that the
     /// machine has, now or later.
     pub listen: SocketAddr,
+    /// What its TXT record says of the path, where it has one.
+    pub path: Option<&'static str>,
 }
 
 /// An event of the network.
@@ -143,7 +145,10 @@ impl Announcer {
             };
             let kind = format!("{}.local.", service.service_type);
             let port = service.listen.port();
-            let mut info = ServiceInfo::new(&kind, name, &host, "", port, None)?.enable_addr_auto();
+            let path = service.path.map(|path| [("path", path)]);
+            let properties = path.as_ref().map_or(&[][..], |path| &path[..]);
+            let mut info =
+                ServiceInfo::new(&kind, name, &host, "", port, properties)?.enable_addr_auto();
             let cards = IfPredicate::new(move |card| is_reachable_at(listen, card.ip()));
             info.set_interfaces(vec![IfKind::Predicate(cards)]);
             self.registered.push(info.get_fullname().to_owned());

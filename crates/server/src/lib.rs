@@ -29,6 +29,7 @@ pub mod push;
 pub mod radio;
 pub mod relay;
 mod saver;
+mod sendspin;
 pub mod server;
 pub mod state_lock;
 pub mod systemd;

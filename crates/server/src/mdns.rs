@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use aulos_config::MdnsSettings;
 use aulos_control::HostInfo;
 use aulos_io::mdns::{Announcer, MdnsEvent, Service};
+use aulos_proto::sendspin::{PATH, SERVER_SERVICE};
 
 /// The open ports.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub struct AnnouncedPorts {
     pub control: SocketAddr,
     /// Of the page.
     pub http: SocketAddr,
+    /// Of Sendspin players that connect.
+    pub sendspin: Option<SocketAddr>,
     /// Whether connections without TLS are accepted.
     pub plain: bool,
     /// Whether TLS is available with a configured certificate. A self-signed one is not announced:
@@ -70,11 +73,13 @@ fn services(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Vec<Service> {
         ("_snapcast-ctrl._tcp", mdns.control && plain, Some(ports.control)),
         ("_snapcast-http._tcp", mdns.http && plain, Some(ports.http)),
         ("_snapcast-https._tcp", mdns.https && secure, Some(ports.http)),
+        (SERVER_SERVICE, true, ports.sendspin),
     ];
     let reached = |listen: &SocketAddr| !listen.ip().to_canonical().is_loopback();
     let service = |(kind, wished, listen): (_, bool, Option<SocketAddr>)| {
         let listen = listen.filter(reached).filter(|_| wished)?;
-        Some(Service { service_type: kind, listen })
+        let path = (kind == SERVER_SERVICE).then_some(PATH);
+        Some(Service { service_type: kind, listen, path })
     };
     all.into_iter().filter_map(service).collect()
 }
@@ -115,7 +120,14 @@ mod tests {
 
     fn ports([stream, control, http]: [&str; 3]) -> AnnouncedPorts {
         let [stream, control, http] = [stream, control, http].map(|text| text.parse().unwrap());
-        AnnouncedPorts { stream: Some(stream), control, http, plain: true, secure: false }
+        AnnouncedPorts {
+            stream: Some(stream),
+            control,
+            http,
+            sendspin: None,
+            plain: true,
+            secure: false,
+        }
     }
 
     fn kinds_of(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Vec<&'static str> {

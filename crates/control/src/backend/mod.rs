@@ -38,6 +38,7 @@ use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
+use aulos_proto::sendspin::{RoomState, SupportedFormat};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls::HlsWindow;
 
@@ -53,7 +54,8 @@ pub use aulos_engine::status::{InputState, StationOutput, StationStatus};
 pub use aulos_engine::switch::{FailureCounts, InputChange, InputFault, InputHealth, SwitchCause};
 pub use aulos_io::feed::{DjEndReason, DjMountPermit, InsertFeedStatus};
 pub use aulos_io::reactor::{
-    ConnectionHealth, Greeting, ListenPolicy, ListenerSession, MediaSocket, ReactorEvent, SessionId,
+    ConnectionHealth, Greeting, ListenPolicy, ListenerSession, MediaSocket, ReactorEvent,
+    SendspinSocket, SessionId,
 };
 pub use aulos_proto::snap::wire::{Hello, ServerSettings};
 pub use aulos_session::push::PushState;
@@ -225,6 +227,13 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// Sets a station's current title, in one line; empty if unknown.
     fn set_title(&self, station: usize, title: &str);
 
+    /// The formats that the Sendspin client of a session can play; `None` when it has ended. Comes
+    /// before its first command.
+    fn set_player_formats(&self, session: SessionId, formats: Option<&Arc<[SupportedFormat]>>);
+
+    /// Tells a Sendspin client of its group. False when it was not taken: call again.
+    fn set_room(&self, session: SessionId, room: &Arc<RoomState>) -> bool;
+
     /// Frees what has ended; called about ten times a second.
     fn reap_ended(&self);
 
@@ -259,6 +268,9 @@ pub trait ListenSink: Send + Sync {
     /// The socket is non-blocking. `read` holds what has been read after the request, often
     /// nothing.
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>);
+
+    /// Takes a Sendspin client that has been let in, without waiting.
+    fn accept_sendspin(&self, client: SendspinSocket);
 
     /// The window of a station's HLS, if it has one.
     fn hls_window(&self, _station: &str) -> Option<Arc<Mutex<HlsWindow>>> {

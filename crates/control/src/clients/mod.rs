@@ -75,7 +75,9 @@ impl Clients {
                     return Effects { commands, ..Effects::default() };
                 }
             }
-            ReactorEvent::ClientInfo { .. } => {}
+            ReactorEvent::ClientInfo { .. }
+            | ReactorEvent::Command { .. }
+            | ReactorEvent::SendspinClient { .. } => {}
             ReactorEvent::Health { .. } => {
                 self.health_changed_at.get_or_insert_with(|| outside.clock.now());
             }

@@ -102,6 +102,10 @@ counters! {
     djs_cut_without_request,
     /// Live sources with an overlong request.
     djs_cut_long_request,
+    /// Sendspin connections without a free slot.
+    sendspin_refused,
+    /// Sendspin players that were not let in.
+    sendspin_not_admitted,
     /// Connections to a live source port that sent something else than a request.
     djs_not_understood,
     /// 1 while the broker of MQTT is connected.

@@ -52,6 +52,7 @@ use crate::peers::updates::{UpdateContext, Updates};
 use crate::peers::{Inbox, PeerId};
 use crate::recordings;
 use crate::relays::RelaySupervisor;
+use crate::sendspin::{self, Rooms, SendspinTrust};
 use crate::stations::Stations;
 use crate::stations::added::StreamOrigin;
 use crate::stations::mount_table::MountTable;
@@ -74,6 +75,7 @@ impl Control {
             clients: Clients::new(registry),
             stations: Stations::new(&config.stations, base_url),
             announcements: Announcements::default(),
+            rooms: Rooms::default(),
             shared_settings: SettingsSync::default(),
             history: History::new(options.history),
             updates: Updates::default(),
@@ -95,6 +97,7 @@ impl Control {
             statistics: RunStatistics::new(clock.wall(), clock.reading()),
             events: Arc::new(EventLog::new(clock.clone())),
             long_calls: LongCalls::new(clock.clone()),
+            sendspin: SendspinTrust::default(),
             clock,
             subjects: Mutex::new(subjects),
             peers: Mutex::default(),
@@ -163,6 +166,15 @@ impl Control {
                 && let Some(number) = subjects.clients.station_of(*session)
             {
                 subjects.stations.observe_client(number, health);
+            }
+            let subjects = &mut *subjects;
+            subjects.rooms.handle_event(&event, &*self.backend);
+            if let ReactorEvent::Command { session, command } = &event {
+                let Subjects { clients, stations, .. } = subjects;
+                let registry = &mut clients.registry;
+                let effects =
+                    sendspin::command(*session, *command, registry, stations, &*self.backend);
+                return self.apply_effects(subjects, effects, None);
             }
             let login = |from, hello: &Hello| match &hello.auth {
                 // Credentials that are given must be correct, even where none are required.
@@ -234,6 +246,8 @@ impl Control {
         self.backend.retain_channel_maps(&|| active_maps(registry));
         self.backend.move_announced(&|number, target| sessions(registry, number, target));
         self.backend.reap_ended();
+        let Subjects { clients, stations, rooms, .. } = subjects;
+        rooms.update(&clients.registry, stations, &*self.backend);
     }
 
     /// Handles what has happened in the audio since the last call.

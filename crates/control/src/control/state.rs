@@ -30,6 +30,7 @@ use crate::peers::Peers;
 use crate::peers::long_calls::LongCalls;
 use crate::peers::updates::{Updates, lock_peers};
 use crate::relays::RelaySupervisor;
+use crate::sendspin::{Rooms, SendspinTrust};
 use crate::stations::Stations;
 use crate::stations::mount_table::MountTable;
 use crate::views::run_statistics::RunStatistics;
@@ -57,6 +58,8 @@ pub struct Control {
     pub(crate) peers: Mutex<Peers>,
     /// Held by whoever renders and sends notifications, so that they go out in their order.
     pub(super) delivery: Mutex<()>,
+    /// Which Sendspin clients are let in.
+    pub sendspin: SendspinTrust,
     /// The order of calls whose work grows with the number of clients.
     pub(super) long_calls: LongCalls,
     /// Incremented with every change that a page shows.
@@ -85,6 +88,7 @@ pub(crate) struct Subjects {
     pub(crate) clients: Clients,
     pub(crate) stations: Stations,
     pub(crate) announcements: Announcements,
+    pub(crate) rooms: Rooms,
     pub(crate) shared_settings: SettingsSync,
     pub(crate) history: History,
     pub(crate) updates: Updates,

@@ -14,6 +14,7 @@ pub(crate) mod rpc;
 mod aulos;
 mod logs;
 mod recordings;
+mod sendspin;
 mod snapcast;
 mod switches;
 
@@ -21,7 +22,7 @@ use crate::methods::method::Method;
 pub use aulos::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
 
 /// All methods, by subject, in the order of the reference.
-pub(crate) const SECTIONS: [(&str, &[Method]); 15] = [
+pub(crate) const SECTIONS: [(&str, &[Method]); 16] = [
     ("Server", snapcast::SERVER),
     ("Clients", snapcast::CLIENTS),
     ("Groups", snapcast::GROUPS),
@@ -37,6 +38,7 @@ pub(crate) const SECTIONS: [(&str, &[Method]); 15] = [
     ("Relays", aulos::RELAYS),
     ("Recordings", recordings::RECORDINGS),
     ("Logs", logs::LOGS),
+    ("Sendspin clients", sendspin::SENDSPIN),
 ];
 
 /// All methods.

@@ -8,7 +8,6 @@ use aulos_core::Span;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
-use crate::backend::StationReport;
 use crate::clients::registry::{Effects, NotFound, Notice};
 use crate::control::context::CallContext;
 use crate::methods::params::Params;
@@ -17,6 +16,7 @@ use crate::stations::added::StreamOrigin;
 use crate::stations::level_json::{loudness, normalizer_json};
 use crate::stations::slot::StationSlot;
 use crate::stations::sound::sound_json;
+use crate::stations::transport::{control_stream, forward, playlist_of, skip};
 
 /// `Aulos.SetSource`.
 pub(crate) fn set_source(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -164,73 +164,17 @@ pub(crate) fn skip_track(context: &mut CallContext<'_>, params: &Params<'_>) -> 
     let Some(index) = chosen.filter(|index| sources[*index].config.can_skip()) else {
         return Err(params.invalid("source", &"a playlist of the station"));
     };
-    skip(context, number, index)?;
+    skip(&*context.control.backend, number, index)?;
     let answer = json!({ "station": slot.station.name, "source": sources[index].name });
     Ok(answer.into())
 }
 
-/// The playlist on air, else the first one.
-fn playlist_of(sources: &[StationSource], status: &StationReport) -> Option<usize> {
-    let is_playlist = |index: &usize| sources.get(*index).is_some_and(|it| it.config.can_skip());
-    let first = sources.iter().position(|source| source.config.can_skip());
-    status.machine.active.filter(is_playlist).or(first)
-}
-
-/// Skips the file that a source of a station plays.
-fn skip(context: &CallContext<'_>, number: usize, source: usize) -> Result<(), RpcError> {
-    match context.control.backend.skip_track(number, source) {
-        true => Ok(()),
-        false => Err(internal_error("the station does not run")),
-    }
-}
-
 /// `Stream.Control`: to the control script, or to the playlist of a stream without one.
 pub(crate) fn control(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let (number, slot) = metadata_slot(context, params)?;
+    let (number, _) = context.stream_param(params)?;
     let command = params.text("command")?;
-    if command == "next"
-        && slot.plugin.is_none()
-        && let status = context.control.backend.status(number)
-        && let Some(source) = playlist_of(&slot.station.sources, &status)
-    {
-        skip(context, number, source)?;
-        return Ok(json!("ok").into());
-    }
-    let needs: &[(&str, i64)] = match command {
-        "next" => &[("canGoNext", 2)],
-        "previous" => &[("canGoPrevious", 3)],
-        "play" => &[("canPlay", 4)],
-        "pause" => &[("canPause", 5)],
-        "playPause" if slot.properties.get("canPause") == Some(&json!(true)) => &[],
-        "playPause" => &[("canPlay", 4)],
-        "seek" | "setPosition" => &[("canSeek", 6)],
-        "stop" => &[("canControl", 7)],
-        other => {
-            return Err(RpcError::invalid_params(&format!("Command '{other}' not supported")));
-        }
-    };
-    for (capability, code) in needs.iter().copied() {
-        if slot.properties.get(capability) != Some(&json!(true)) {
-            return Err(RpcError::new(code, format!("Stream property {capability} is false")));
-        }
-    }
-    let params = params.values();
-    // python-snapcast sends the arguments next to `params` instead of in it.
-    let mut arguments = params["params"].as_object().cloned().unwrap_or_default();
-    let wanted = match command {
-        "seek" => Some("offset"),
-        "setPosition" => Some("position"),
-        _ => None,
-    };
-    if let Some(key) = wanted {
-        let number = arguments.get(key).unwrap_or_else(|| &params[key]).clone();
-        if !number.is_number() {
-            return Err(RpcError::invalid_params(&format!("{command} requires parameter '{key}'")));
-        }
-        arguments.insert(key.to_owned(), number);
-    }
-    let call = json!({ "command": command, "params": arguments });
-    forward(slot, "Plugin.Stream.Player.Control", &call)
+    let stations = &context.subjects.stations;
+    control_stream(&*context.control.backend, stations, number, command, params.values())
 }
 
 /// `Stream.SetProperty`.
@@ -267,14 +211,6 @@ fn metadata_slot<'a>(
     let (number, _) = context.stream_param(params)?;
     let backend = &*context.control.backend;
     Ok(context.subjects.stations.metadata_slot(number, backend).ok_or(NotFound::Station)?)
-}
-
-fn forward(slot: &StationSlot, method: &str, params: &Value) -> MethodResult {
-    match &slot.plugin {
-        Some(plugin) if plugin.call(method, params) => Ok(json!("ok").into()),
-        Some(_) => Err(internal_error("the control script does not read its calls")),
-        None => Err(RpcError::new(1, "Stream can not be controlled")),
-    }
 }
 
 /// `Stream.AddStream`.

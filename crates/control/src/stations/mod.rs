@@ -21,6 +21,7 @@ pub(crate) mod sound;
 pub(crate) mod sources;
 pub(crate) mod title_json;
 pub mod titles;
+pub(crate) mod transport;
 pub(crate) mod view;
 
 use std::borrow::Cow;

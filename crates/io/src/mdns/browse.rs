@@ -25,13 +25,15 @@ pub struct Browser {
     events: Receiver<ServiceEvent>,
     /// The ports of this server.
     own_ports: Vec<u16>,
+    /// The type that is looked for, with the domain.
+    service_type: String,
     servers: Vec<(String, DiscoveredServer)>,
 }
 
 /// The most servers that are kept.
 const MAX_SERVERS: usize = 256;
 /// The service type that Snapcast's clients look for.
-const SERVICE_TYPE: &str = "_snapcast._tcp.local.";
+pub const SNAPCAST_SERVICE: &str = "_snapcast._tcp";
 
 impl std::fmt::Debug for Browser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -40,12 +42,14 @@ impl std::fmt::Debug for Browser {
 }
 
 impl Announcer {
-    /// Discovers other servers on the announcer's thread. `None` if that thread has ended.
+    /// Discovers what announces itself with this service type, on the announcer's thread. `None` if
+    /// that thread has ended.
     #[must_use]
-    pub fn browse(&self) -> Option<Browser> {
-        let (daemon, own) = (self.daemon.clone(), self.own_ports.clone());
-        let events = daemon.browse(SERVICE_TYPE).ok()?;
-        Some(Browser { daemon, events, own_ports: own, servers: Vec::new() })
+    pub fn browse(&self, service_type: &str) -> Option<Browser> {
+        let (daemon, own_ports) = (self.daemon.clone(), self.own_ports.clone());
+        let service_type = format!("{service_type}.local.");
+        let events = daemon.browse(&service_type).ok()?;
+        Some(Browser { daemon, events, own_ports, service_type, servers: Vec::new() })
     }
 }
 
@@ -58,7 +62,7 @@ impl Browser {
             self.handle_event(event);
         }
         if self.events.is_disconnected()
-            && let Ok(events) = self.daemon.browse(SERVICE_TYPE)
+            && let Ok(events) = self.daemon.browse(&self.service_type)
         {
             // The daemon dropped the subscription because too many events came at once.
             self.events = events;

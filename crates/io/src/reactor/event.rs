@@ -1,8 +1,10 @@
 //! Sessions as a program sees them: their ids, their events and their end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use aulos_core::Span;
+use aulos_proto::sendspin::{ControllerCommand, SupportedFormat};
 use aulos_proto::snap::session::CloseReason;
 use aulos_proto::snap::wire::{ClientInfo, Hello, PlayerReport};
 
@@ -43,6 +45,20 @@ pub enum ReactorEvent {
         session: SessionId,
         /// The new volume and mute state.
         info: ClientInfo,
+    },
+    /// A Sendspin client has connected; its [`ReactorEvent::Hello`] follows.
+    SendspinClient {
+        /// The session.
+        session: SessionId,
+        /// The formats that it can play.
+        formats: Arc<[SupportedFormat]>,
+    },
+    /// A client has a command for its group.
+    Command {
+        /// The session.
+        session: SessionId,
+        /// The command.
+        command: ControllerCommand,
     },
     /// The state of a client's connection, every two seconds, or less often with very many clients.
     /// The only event that is not repeated when there was no room for it.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use aulos_engine::fanout::TimedChunk;
+use aulos_proto::sendspin::RoomState;
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::channel::{FdReceiver, RealtimeSender, ReceiverWaker, Sender, bounded};
@@ -13,6 +14,7 @@ use aulos_rt::ring::Consumer;
 use super::connection_limiter::AddressPermit;
 use super::event::SessionId;
 use super::greeting::Greeting;
+use super::peer::SendspinSocket;
 use super::srt_push::SrtPush;
 use super::stations::StationDescriptor;
 use super::tls::{ListenPolicy, MediaSocket};
@@ -28,6 +30,9 @@ pub(super) enum ReactorCommand {
     AddAcceptor(TcpListener),
     AddSnapcastClient(TcpStream, SocketAddr, AddressPermit),
     AddWebSocketClient(Box<MediaSocket>, Vec<u8>),
+    AddSendspinClient(Box<SendspinSocket>),
+    /// What a Sendspin client is told of its group.
+    SetRoom(SessionId, Arc<RoomState>),
     AddWebListener(Box<(MediaSocket, ListenerOptions)>, usize),
     /// The web listeners of a mount get another one from now on.
     MoveListeners {

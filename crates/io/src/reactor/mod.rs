@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use aulos_engine::fanout::TimedChunk;
+use aulos_proto::sendspin::RoomState;
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::LatestReader;
@@ -45,6 +46,7 @@ pub use event::{ConnectionHealth, EventSink, ReactorEvent, SessionEndCause, Sess
 pub use greeting::Greeting;
 pub use listener_session::ListenerSession;
 pub use media_stream::MediaStream;
+pub use peer::SendspinSocket;
 pub use push::{PushMonitor, PushReporter, push_channel};
 pub use srt_push::{SrtPush, SrtPushMonitor, SrtPushProgress};
 pub use stations::{MountStreamInfo, StationDescriptor};
@@ -179,6 +181,18 @@ impl ReactorPool {
     pub fn add_websocket_client(&mut self, socket: MediaSocket, read: Vec<u8>) {
         let mailbox = self.next_mailbox();
         self.mailboxes[mailbox].post(ReactorCommand::AddWebSocketClient(Box::new(socket), read));
+    }
+
+    /// Serves a Sendspin client that has been let in.
+    pub fn add_sendspin_client(&mut self, client: SendspinSocket) {
+        let mailbox = self.next_mailbox();
+        self.mailboxes[mailbox].post(ReactorCommand::AddSendspinClient(Box::new(client)));
+    }
+
+    /// Tells a Sendspin client of its group. False as for [`Self::set_settings`].
+    #[must_use]
+    pub fn set_room(&self, session: SessionId, room: &Arc<RoomState>) -> bool {
+        self.post(session, ReactorCommand::SetRoom(session, Arc::clone(room)))
     }
 
     /// Sets the policy for new connections; existing ones stay.

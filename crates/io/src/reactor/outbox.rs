@@ -109,6 +109,11 @@ impl Outbox {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Appends what `write` appends.
+    pub(super) fn queue_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        write(&mut self.bytes)
+    }
+
     /// Whether the peer is behind a WebSocket.
     pub(super) fn is_websocket(&self) -> bool {
         self.framing == ChunkFraming::WebSocket

@@ -1,4 +1,9 @@
-//! The connection of one Snapcast client.
+//! The connection of one client: of Snapcast, or of Sendspin.
+
+mod link;
+mod sendspin;
+mod snapcast;
+mod wire;
 
 use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -7,22 +12,25 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 use aulos_engine::fanout::ChunkCursor;
-use aulos_proto::snap::Session;
-use aulos_proto::snap::session::{
-    CloseReason, Refusal, ServerOutgoing, SessionEvent as SnapEvent, SessionInput, SessionOutput,
-};
-use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
-use aulos_proto::ws;
+use aulos_proto::sendspin::{RoomState, SupportedFormat};
+use aulos_proto::snap::session::Refusal;
+use aulos_proto::snap::wire::ServerSettings;
 
 use super::connection::{MediaConnection, session_end_cause};
 use super::connection_limiter::AddressPermit;
 use super::greeting::Greeting;
-use super::outbox::{ChunkFraming, Outbox, TimestampedMessage, WriteStatus};
+use super::outbox::{ChunkFraming, Outbox, WriteStatus};
 use super::send_wheel::TICK;
 use super::stations::{ReactorStation, ZERO_COPY_GRACE};
 use super::tls::{ListenPolicy, MediaSocket};
 use super::{ConnectionHealth, SessionEndCause};
 use crate::{SystemClock, sys};
+use link::Link;
+use sendspin::SendspinLink;
+pub use sendspin::SendspinSocket;
+use snapcast::SnapcastLink;
+pub(super) use wire::PeerEvent;
+use wire::Wire;
 
 /// A socket, its protocol state machine, and its cursor in a station's log.
 #[derive(Debug)]
@@ -37,9 +45,7 @@ pub(super) struct Peer {
     /// The station on which it continues once that has its next chunk.
     pub(super) continues_on: Option<usize>,
     latency: Span,
-    session: Session,
-    /// Parses WebSocket frames; `None` for plain TCP.
-    websocket: Option<Box<ws::WsReader>>,
+    link: Link,
     outbox: Outbox,
     cursor: Option<ChunkCursor>,
     /// The codec header that it was sent last.
@@ -64,13 +70,6 @@ pub(super) struct Peer {
     last_skip: Option<Instant>,
     /// The timestamp of the end of the last chunk sent.
     sent_until: Option<Instant>,
-}
-
-/// An event from reading a peer.
-#[derive(Debug)]
-pub(super) enum PeerEvent {
-    Hello(Box<Hello>),
-    ClientInfo(ClientInfo),
 }
 
 impl Peer {
@@ -105,8 +104,7 @@ impl Peer {
             station: None,
             continues_on: None,
             latency: Span::ZERO,
-            session: Session::new(now),
-            websocket: None,
+            link: Link::Snapcast(SnapcastLink::new(false, now)),
             outbox: Outbox::new(ChunkFraming::Framed),
             cursor: None,
             codec_header: None,
@@ -132,10 +130,43 @@ impl Peer {
         let constructor = connection_constructor(socket.peer);
         let connection = MediaConnection::from_media_socket(socket, constructor);
         Self {
-            websocket: Some(Box::default()),
+            link: Link::Snapcast(SnapcastLink::new(true, now)),
             outbox: Outbox::new(ChunkFraming::WebSocket),
             authorized,
             ..Self::with_connection(connection, address, permit, phase, now)
+        }
+    }
+
+    /// A Sendspin client that has been let in; its Hello is the first event.
+    pub(super) fn from_sendspin(
+        socket: SendspinSocket,
+        phase: u16,
+        now: Instant,
+        events: &mut Vec<PeerEvent>,
+    ) -> Self {
+        let SendspinSocket { mut socket, client, reader, writer, alive, .. } = socket;
+        let (address, permit) = (socket.address, core::mem::take(&mut socket.permit));
+        let connection = MediaConnection::from_media_socket(socket, MediaConnection::new);
+        let link = SendspinLink::new(client, reader, (writer, alive), now);
+        events.push(PeerEvent::Hello(link.hello()));
+        Self {
+            link: Link::Sendspin(Box::new(link)),
+            outbox: Outbox::new(ChunkFraming::Payload),
+            authorized: true,
+            ..Self::with_connection(connection, address, permit, phase, now)
+        }
+    }
+
+    /// Whether it is a Sendspin client.
+    pub(super) const fn is_sendspin(&self) -> bool {
+        matches!(self.link, Link::Sendspin(_))
+    }
+
+    /// The formats that a Sendspin client can play.
+    pub(super) fn formats(&self) -> Arc<[SupportedFormat]> {
+        match &self.link {
+            Link::Snapcast(_) => Arc::default(),
+            Link::Sendspin(link) => link.formats(),
         }
     }
 
@@ -179,56 +210,18 @@ impl Peer {
         events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
         let now = SystemClock::now();
-        let Some(mut frames) = self.websocket.take() else {
-            self.session.handle_input(now, SessionInput::Received(bytes));
-            return self.drain(events);
+        let (link, mut wire) = self.split();
+        link.handle_bytes(&mut wire, bytes, now, events)
+    }
+
+    /// The link, and what it writes to.
+    const fn split(&mut self) -> (&mut Link, Wire<'_>) {
+        let wire = Wire {
+            connection: &mut self.connection,
+            outbox: &mut self.outbox,
+            blocked: &mut self.blocked,
         };
-        let result = self.handle_websocket_bytes(&mut frames, bytes, now, events);
-        self.websocket = Some(frames);
-        result
-    }
-
-    fn handle_websocket_bytes(
-        &mut self,
-        frames: &mut ws::WsReader,
-        mut bytes: &[u8],
-        now: Instant,
-        events: &mut Vec<PeerEvent>,
-    ) -> Result<(), SessionEndCause> {
-        let broken = |_| SessionEndCause::Protocol(CloseReason::Malformed);
-        while let Some(message) = frames.next(&mut bytes).map_err(broken)? {
-            match message {
-                ws::WsMessage::Binary(message) => {
-                    self.session.handle_input(now, SessionInput::Framed(message));
-                    // The answers to one message go out before the next is parsed, so what waits is
-                    // bounded.
-                    self.drain(events)?;
-                }
-                ws::WsMessage::Ping(payload) => {
-                    self.send_websocket_frame(ws::FrameKind::Pong, payload)?;
-                }
-                ws::WsMessage::Close(payload) => {
-                    self.send_websocket_frame(ws::FrameKind::Close, payload)?;
-                    return Err(SessionEndCause::Closed);
-                }
-                // snapserver ignores text frames as well.
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn send_websocket_frame(
-        &mut self,
-        kind: ws::FrameKind,
-        payload: &[u8],
-    ) -> Result<(), SessionEndCause> {
-        if self.outbox.queued() > MAX_QUEUED {
-            return Err(SessionEndCause::NotReading);
-        }
-        self.outbox.queue(ws::WsFrameHeader::new(kind, payload.len()).as_bytes());
-        self.outbox.queue(payload);
-        self.flush()
+        (&mut self.link, wire)
     }
 
     /// Sends the settings to the client.
@@ -249,8 +242,15 @@ impl Peer {
 
     /// Refuses a client that may not listen, which ends the session.
     pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), SessionEndCause> {
-        self.session.handle_input(SystemClock::now(), SessionInput::Refuse(refusal));
-        self.drain(&mut Vec::new())
+        let (link, mut wire) = self.split();
+        link.refuse(&mut wire, refusal)
+    }
+
+    /// Tells a Sendspin client of its group.
+    pub(super) fn set_room(&mut self, room: Arc<RoomState>) -> Result<(), SessionEndCause> {
+        let (link, mut wire) = self.split();
+        link.set_room(&mut wire, room)?;
+        self.flush()
     }
 
     /// Starts a station: its codec header, then the chunks that can still be played. They go out
@@ -264,20 +264,13 @@ impl Peer {
         tap.descriptor.demand.renew(now);
         self.station = Some(station);
         self.continues_on = None;
-        let cursor = tap.first_playable(now, self.buffer(tap));
+        let cursor = tap.first_playable(now, self.sending_window(tap));
         self.cursor = Some(cursor);
         self.catching_up = true;
-        self.send_codec_header(tap.codec_header(cursor), now)
-    }
-
-    fn send_codec_header(
-        &mut self,
-        header: &Arc<[u8]>,
-        now: Instant,
-    ) -> Result<(), SessionEndCause> {
+        let header = tap.codec_header(cursor);
         self.codec_header = Some(Arc::clone(header));
-        self.session.handle_input(now, SessionInput::Stream(Arc::clone(header)));
-        self.drain(&mut Vec::new())
+        let (link, mut wire) = self.split();
+        link.begin_stream(&mut wire, header, now)
     }
 
     /// Sends the codec header of the next chunk if it is another one than before.
@@ -292,7 +285,9 @@ impl Peer {
         if self.codec_header.as_ref().is_some_and(is_same) || !tap.has_chunk(cursor) {
             return Ok(());
         }
-        self.send_codec_header(header, now)
+        self.codec_header = Some(Arc::clone(header));
+        let (link, mut wire) = self.split();
+        link.change_stream(&mut wire, header, now)
     }
 
     /// Continues on `station` with the next chunk, if its log has that one or is about to get it.
@@ -310,11 +305,14 @@ impl Peer {
     }
 
     /// The station is gone. Chunks of another station must not follow its codec header.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave(&mut self) -> Result<(), SessionEndCause> {
         (self.station, self.continues_on) = (None, None);
         self.sent_until = None;
         (self.cursor, self.codec_header) = (None, None);
         self.catching_up = false;
+        let (link, mut wire) = self.split();
+        link.end_stream(&mut wire)?;
+        self.flush()
     }
 
     /// Writes what is pending and at most `limit` bytes of chunks. True when the peer has
@@ -329,7 +327,12 @@ impl Peer {
             self.flush()?;
             return Ok(false);
         };
-        let buffer = self.buffer(tap);
+        let buffer = self.sending_window(tap);
+        if !self.link.is_ready_for_audio() {
+            self.cursor = Some(tap.first_playable(now, buffer));
+            self.flush()?;
+            return Ok(true);
+        }
         if tap.is_stale(cursor, now, buffer) {
             let playable = tap.first_playable(now, buffer);
             self.lagged += cursor.distance(playable);
@@ -338,9 +341,9 @@ impl Peer {
         }
         self.update_codec_header(tap, cursor, now)?;
         let (waiting, first) = (self.outbox.queued(), cursor);
-        let sent = self.outbox.send_chunks(&mut self.connection, &tap.log, &mut cursor, limit);
+        let (link, wire) = self.split();
+        let (flow, sent, is_full) = link.send_chunks(wire, tap, &mut cursor, (now, limit))?;
         self.cursor = Some(cursor);
-        let (flow, sent) = sent.map_err(|_| SessionEndCause::Network)?;
         self.chunks += sent as u64;
         if let Some(last) = sent.checked_sub(1).and_then(|last| tap.log.get(first, last).ok()?) {
             self.sent_until = Some(last.timestamp + tap.descriptor.chunk);
@@ -349,7 +352,7 @@ impl Peer {
         if sent > 0 || !self.blocked || self.outbox.queued() < waiting {
             self.last_progress = now;
         }
-        let done = !self.blocked && cursor == tap.log.cursor_at_end();
+        let done = is_full || !self.blocked && cursor == tap.log.cursor_at_end();
         self.catching_up = !done;
         Ok(done)
     }
@@ -369,12 +372,13 @@ impl Peer {
         {
             return Err(SessionEndCause::NotReading);
         }
-        if self.session.poll_timeout().is_some_and(|at| at <= now) {
+        if self.link.poll_timeout().is_some_and(|at| at <= now) {
             if self.connection.is_handshaking() {
                 return Err(SessionEndCause::TlsUnfinished);
             }
-            self.session.handle_timeout(now);
-            self.drain(&mut Vec::new())?;
+            let (link, mut wire) = self.split();
+            link.handle_timeout(&mut wire, now)?;
+            self.flush()?;
         }
         if self.blocked && now.since(self.last_progress) > RELEASE_CHUNK_AFTER {
             self.outbox.release_chunk();
@@ -398,8 +402,8 @@ impl Peer {
             retransmitted: account.retransmitted.into(),
             skipped: self.lagged,
             since_skip: self.last_skip.map(|at| now.since(at)),
-            since_time_request: self.session.time_requested_at().map(|at| now.since(at)),
-            report: self.session.report(),
+            since_time_request: self.link.time_requested_at().map(|at| now.since(at)),
+            report: self.link.report(),
         }
     }
 
@@ -418,58 +422,20 @@ impl Peer {
         (tap.descriptor.buffer - self.latency).max(Span::ZERO)
     }
 
+    /// The part of the buffer in which a chunk that is sent still comes in time.
+    fn sending_window(&self, tap: &ReactorStation) -> Span {
+        let buffer = self.buffer(tap);
+        (buffer - self.link.lead()).max(buffer.min(MIN_WINDOW))
+    }
+
     fn apply_settings(&mut self, settings: ServerSettings) -> Result<(), SessionEndCause> {
         self.latency = settings.latency;
-        self.session.handle_input(SystemClock::now(), SessionInput::Settings(settings));
-        self.drain(&mut Vec::new())
+        let (link, mut wire) = self.split();
+        link.set_settings(&mut wire, settings)
     }
 
-    /// Writes what is pending, if there is anything.
     fn flush(&mut self) -> Result<(), SessionEndCause> {
-        if self.outbox.queued() > 0 {
-            let flow =
-                self.outbox.finish(&mut self.connection).map_err(|_| SessionEndCause::Network)?;
-            self.blocked = flow == WriteStatus::Blocked;
-        }
-        Ok(())
-    }
-
-    /// Writes Time replies at once and queues other messages.
-    fn drain(&mut self, events: &mut Vec<PeerEvent>) -> Result<(), SessionEndCause> {
-        while let Some(output) = self.session.poll_output() {
-            match output {
-                SessionOutput::Send(message) => {
-                    if self.outbox.queued() > MAX_QUEUED {
-                        return Err(SessionEndCause::NotReading);
-                    }
-                    let at_once = matches!(message, ServerOutgoing::Time { .. });
-                    let message = FramedMessage { message, web: self.outbox.is_websocket() };
-                    if at_once {
-                        let flow = self
-                            .outbox
-                            .send_timestamped(&mut self.connection, &message, SystemClock::now)
-                            .map_err(|_| SessionEndCause::Network)?;
-                        self.blocked = flow == WriteStatus::Blocked;
-                    } else {
-                        self.outbox.queue_timestamped(&message, SystemClock::now());
-                    }
-                }
-                SessionOutput::Event(SnapEvent::Hello(hello)) => {
-                    events.push(PeerEvent::Hello(hello));
-                }
-                SessionOutput::Event(SnapEvent::ClientInfo(info)) => {
-                    events.push(PeerEvent::ClientInfo(info));
-                }
-                SessionOutput::Close(cause) => {
-                    // Messages before the end are still sent as far as the socket accepts them.
-                    self.flush()?;
-                    return Err(SessionEndCause::Protocol(cause));
-                }
-                // Outputs that a later version of the session may add are ignored.
-                _ => {}
-            }
-        }
-        Ok(())
+        self.split().1.flush()
     }
 }
 
@@ -482,24 +448,6 @@ fn connection_constructor(address: IpAddr) -> fn(TcpStream) -> MediaConnection {
     }
 }
 
-/// A message with the framing of this client.
-struct FramedMessage {
-    message: ServerOutgoing,
-    web: bool,
-}
-
-impl TimestampedMessage for FramedMessage {
-    fn write(&self, sent: Instant, out: &mut Vec<u8>) {
-        let start = out.len();
-        self.message.write(sent, out);
-        if self.web {
-            let head = ws::WsFrameHeader::new(ws::FrameKind::Binary, out.len() - start);
-            out.extend_from_slice(head.as_bytes());
-            out[start..].rotate_right(head.as_bytes().len());
-        }
-    }
-}
-
 /// A peer that reads nothing for this long is cut.
 const STALL_TIMEOUT: Span = Span::from_secs(10);
 
@@ -509,5 +457,5 @@ const RELEASE_CHUNK_AFTER: Span = Span::from_millis(250);
 /// Clients with a buffer up to this get each chunk on the tick after it was made.
 const SHORT_BUFFER: Span = Span::from_millis(200);
 
-/// Limit of unsent answers for a peer that sends requests and does not read.
-const MAX_QUEUED: usize = 65_536;
+/// A client that wants its sound earlier than the station has it gets it as early as possible.
+const MIN_WINDOW: Span = Span::from_millis(150);

@@ -20,7 +20,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::connection_limiter::{AddressLimits, ConnectionLimiter};
 use super::greeting::{Greeting, GreetingTable};
 use super::mailbox::{Inbox, Mailbox, ReactorCommand};
-use super::peer::{Peer, PeerEvent};
+use super::peer::{Peer, PeerEvent, SendspinSocket};
 use super::send_wheel::SendWheel;
 use super::srt_push::SrtPush;
 use super::stations::{MAINTENANCE, ReactorStation};
@@ -249,13 +249,7 @@ impl Reactor {
                 self.replace_station(number, channel, chunks);
             }
             ReactorCommand::RemoveStation(station) => self.remove_station(station),
-            ReactorCommand::FlushStation(station) => {
-                if let Some(tap) = self.stations.get_mut(station) {
-                    tap.drain();
-                    tap.log.clear();
-                    self.rejoin_listeners(station);
-                }
-            }
+            ReactorCommand::FlushStation(station) => self.flush_station(station),
             ReactorCommand::AddAcceptor(listener) => {
                 // Accepted sockets inherit these options. Setting them on each would be a third of
                 // the work of accepting when all clients return at once. If one fails, clients are
@@ -270,6 +264,11 @@ impl Reactor {
             }
             ReactorCommand::AddWebSocketClient(socket, read) => {
                 self.add_websocket_client(*socket, &read);
+            }
+            ReactorCommand::AddSendspinClient(client) => self.add_sendspin_client(*client),
+            ReactorCommand::SetRoom(session, room) => {
+                self.with_peer(session, |peer, _| peer.set_room(room));
+                self.pump(session.token(), SLICE_BYTES, false);
             }
             ReactorCommand::AddWebListener(listener, station) => {
                 self.add_listener(*listener, station, now);
@@ -345,6 +344,28 @@ impl Reactor {
         }
     }
 
+    fn add_sendspin_client(&mut self, mut client: SendspinSocket) {
+        let plain = &client.socket.socket;
+        if plain.set_nonblocking(true).and_then(|()| configure_socket(plain.as_fd())).is_err() {
+            return;
+        }
+        self.stats.accepted += 1;
+        let phase = self.wheel.next_phase();
+        let mut events = Vec::new();
+        let unread = std::mem::take(&mut client.unread);
+        let mut peer = Peer::from_sendspin(client, phase, SystemClock::now(), &mut events);
+        let result = peer.handle_bytes(&unread, &mut events);
+        let formats = peer.formats();
+        let token = self.entities.insert_with(|_| ReactorEntity::Peer(Box::new(peer)));
+        let session = SessionId::new(self.index, token);
+        self.report(ReactorEvent::SendspinClient { session, formats });
+        self.watch(token, EventFlags::IN);
+        events.into_iter().for_each(|event| self.handle_peer_event(token, event));
+        if let Err(cause) = result {
+            self.close(token, cause);
+        }
+    }
+
     fn receive(&mut self, token: u64) {
         // A peer may have more data than one read returns; the number of reads is limited so that
         // other peers need not wait.
@@ -381,12 +402,15 @@ impl Reactor {
         let Some(ReactorEntity::Peer(peer)) = self.entities.get_mut(token) else { return };
         match event {
             PeerEvent::ClientInfo(info) => self.report(ReactorEvent::ClientInfo { session, info }),
+            PeerEvent::Command(command) => self.report(ReactorEvent::Command { session, command }),
             PeerEvent::Hello(hello) => {
                 peer.has_said_hello = true;
                 self.has_new_peers = true;
                 self.stats.sessions += 1;
                 let (address, vouched) = (peer.address, peer.is_authorized());
-                let greeting = self.greeting_for(&hello);
+                // Which rendition a Sendspin client plays, the audio side decides.
+                let by_table = !peer.is_sendspin();
+                let greeting = by_table.then(|| self.greeting_for(&hello)).flatten();
                 // Reported first: if the answer finds that the peer is gone, its end is reported
                 // after the Hello.
                 self.report(ReactorEvent::Hello {

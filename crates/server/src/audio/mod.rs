@@ -12,6 +12,7 @@ mod log_watch;
 mod mount_monitor;
 mod mounts;
 mod overlays;
+mod players;
 mod pushes;
 mod recordings;
 mod renditions;
@@ -36,8 +37,8 @@ use aulos_config::{
 use aulos_control::backend::{
     Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit, Greeting,
     GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerRequest, MediaSocket,
-    ProgrammeEvent, ReactorEvent, SessionCommand, StationPosition, StationRecorderEvent,
-    StationReport, TargetSessions,
+    ProgrammeEvent, ReactorEvent, SendspinSocket, SessionCommand, SessionId, StationPosition,
+    StationRecorderEvent, StationReport, TargetSessions,
 };
 use aulos_core::{ChannelMap, MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
@@ -46,6 +47,7 @@ use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
 use aulos_io::reactor::{EventSink, ReactorPool};
 use aulos_io::{CodecPool, SystemClock, Workers};
+use aulos_proto::sendspin::{RoomState, SupportedFormat};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls::HlsWindow;
@@ -101,6 +103,7 @@ impl Audio {
             links: Vec::new(),
             renditions: Vec::new(),
             pending_moves: Vec::new(),
+            players: Vec::new(),
             overlays: Vec::new(),
             lost_chunks: Arc::default(),
             station_runs: 0,
@@ -171,7 +174,7 @@ impl AudioBackend for Audio {
                 inner.context.set_settings(session, settings)
             }
             SessionCommand::MoveClient { session, station, map } => {
-                renditions::play(inner, session, station, map)
+                players::play(inner, session, station, map)
             }
             SessionCommand::Kick { session, cause } => {
                 inner.pending_moves.retain(|other| other.session() != session);
@@ -413,6 +416,14 @@ impl AudioBackend for Audio {
         self.with(|inner| stations::show_title(inner, station, &Arc::from(title)));
     }
 
+    fn set_player_formats(&self, session: SessionId, formats: Option<&Arc<[SupportedFormat]>>) {
+        self.with(|inner| players::set_formats(inner, session, formats));
+    }
+
+    fn set_room(&self, session: SessionId, room: &Arc<RoomState>) -> bool {
+        self.with(|inner| inner.context.set_room(session, room))
+    }
+
     fn reap_ended(&self) {
         self.with(|inner| {
             inner.workers.free_removed();
@@ -475,6 +486,10 @@ impl ListenSink for Audio {
 
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>) {
         self.with(|inner| inner.context.add_websocket_client(socket, read));
+    }
+
+    fn accept_sendspin(&self, client: SendspinSocket) {
+        self.with(|inner| inner.context.add_sendspin_client(client));
     }
 }
 

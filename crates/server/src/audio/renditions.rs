@@ -224,7 +224,7 @@ pub(super) fn listen(
 }
 
 /// The station's configuration with another codec, in the nearest sample format of that codec.
-fn station_in_codec(config: &StationSettings, codec: CodecConfig) -> StationSettings {
+pub(super) fn station_in_codec(config: &StationSettings, codec: CodecConfig) -> StationSettings {
     let info = codec.codec().info();
     let format = match (info.container, info.nearest_format(config.spec.format)) {
         // On Snapcast's wire, 24-bit samples occupy 4 bytes, in a file 3.

@@ -7,6 +7,7 @@ use aulos_control::backend::AnnouncementTarget;
 use aulos_core::{ChannelMap, Instant};
 use aulos_engine::encode::CodecConfig;
 use aulos_io::reactor::{SessionId, StationDescriptor};
+use aulos_proto::sendspin::SupportedFormat;
 
 /// A running rendition.
 #[derive(Debug)]
@@ -87,6 +88,15 @@ impl RunningOverlay {
 pub(super) struct OverlaySession {
     pub(super) session: SessionId,
     pub(super) map: ChannelMap,
+}
+
+/// A Sendspin session, and what its client can play.
+#[derive(Debug)]
+pub(super) struct PlayerFormats {
+    pub(super) session: SessionId,
+    pub(super) formats: Arc<[SupportedFormat]>,
+    /// Keeps the rendition that it plays.
+    pub(super) keeps: Option<Arc<()>>,
 }
 
 /// A session that moves to a rendition once that has enough history.

@@ -18,6 +18,7 @@ use super::insert_monitor::InsertMonitor;
 use super::mount_monitor::MountMonitor;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
+use super::running_rendition::PlayerFormats;
 use super::running_rendition::{PendingMove, RunningOverlay, RunningRendition};
 use super::sources::counters::SourceCounters;
 use super::sources::live_input::PortStatus;
@@ -42,6 +43,8 @@ pub(super) struct AudioState {
     /// moved to one.
     pub(super) renditions: Vec<RunningRendition>,
     pub(super) pending_moves: Vec<PendingMove>,
+    /// What the Sendspin clients of sessions can play.
+    pub(super) players: Vec<PlayerFormats>,
     /// Copies of stations' outputs with announcements for some clients.
     pub(super) overlays: Vec<RunningOverlay>,
     /// Chunks that renditions on the codec pool have lost.

@@ -129,7 +129,7 @@ pub(super) const SERVER: &[Metric] = &[
     .labels(&[("reason", &["evicted", "not_remembered", "not_restored"])]),
 ];
 
-const PORTS: &[&str] = &["stream", "control", "http", "live_source", "control_plane"];
+const PORTS: &[&str] = &["stream", "control", "http", "live_source", "sendspin", "control_plane"];
 const HANDSHAKES: &[&str] = &["ok", "invalid", "closed", "timeout"];
 const CLOSED: &[&str] = &[
     "peer",
@@ -160,6 +160,7 @@ const REFUSED: &[&str] = &[
     "busy_disk",
     "busy_export",
     "unknown_mount",
+    "not_admitted",
     "mount_in_use",
     "content_type",
     "request",
@@ -411,6 +412,8 @@ pub(super) const CONNECTIONS: &[Metric] = &[
             ("djs_refused_taken", &["live_source", "mount_in_use"]),
             ("djs_refused_type", &["live_source", "content_type"]),
             ("source_connections_refused_request", &["live_source", "request"]),
+            ("sendspin_refused", &["sendspin", "full"]),
+            ("sendspin_not_admitted", &["sendspin", "not_admitted"]),
         ]),
     )
     .labels(&[("port", PORTS), ("reason", REFUSED)]),

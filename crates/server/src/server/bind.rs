@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use aulos_config::{Endpoint, ListenEndpoints, RelaySettings, ResolvedConfig};
+use aulos_config::{Endpoint, ListenEndpoints, RelaySettings, ResolvedConfig, SendspinSettings};
 use aulos_control::backend::ListenPolicy;
 use aulos_io::reactor::lengthen_backlog;
 
@@ -22,10 +22,14 @@ pub struct ControlPlaneSockets {
     pub(super) http: TcpListener,
     pub(super) listen_policy: ListenPolicy,
     pub(super) relays: RtpRelayManager,
+    /// For Sendspin players.
+    pub(super) sendspin: Option<TcpListener>,
     /// Address for controllers.
     pub control_address: SocketAddr,
     /// Address for browsers.
     pub http_address: SocketAddr,
+    /// Address for Sendspin players, if they are served.
+    pub sendspin_address: Option<SocketAddr>,
 }
 
 impl ControlPlaneSockets {
@@ -41,6 +45,20 @@ impl ControlPlaneSockets {
     /// [`Exit::Unavailable`] or [`Exit::Permission`] when a port cannot be opened.
     pub fn with_relays(self, relays: &[RelaySettings]) -> Result<Self, Failure> {
         Ok(Self { relays: RtpRelayManager::start(relays)?, ..self })
+    }
+
+    /// Opens the port for Sendspin players, if they are served.
+    ///
+    /// # Errors
+    /// As [`bind`].
+    pub fn with_sendspin(
+        self,
+        settings: Option<&SendspinSettings>,
+        given: &mut InheritedSockets,
+    ) -> Result<Self, Failure> {
+        let opened = settings.map(|settings| bind_port("sendspin", &settings.listen, given));
+        let (sendspin, sendspin_address) = opened.transpose()?.unzip();
+        Ok(Self { sendspin, sendspin_address, ..self })
     }
 
     /// The policy for connections.
@@ -90,8 +108,10 @@ pub fn bind(
                 http,
                 listen_policy,
                 relays,
+                sendspin: None,
                 control_address,
                 http_address,
+                sendspin_address: None,
             })
         }
         (Err(first), Err(second)) => {
@@ -131,7 +151,11 @@ pub fn bind_port(
 /// The failure for a port that cannot be opened, with the likely remedy.
 fn bind_failure(key: &str, endpoint: &Endpoint, error: &io::Error) -> Failure {
     let set = |host: &str, port: u16| {
-        format!("--set listen.{key}={}", Endpoint { host: host.to_owned(), port })
+        let name = match key {
+            "sendspin" => "sendspin.listen".to_owned(),
+            key => format!("listen.{key}"),
+        };
+        format!("--set {name}={}", Endpoint { host: host.to_owned(), port })
     };
     let (host, port) = (endpoint.host.as_str(), endpoint.port);
     let (exit, fact, hint) = match error.kind() {

@@ -19,8 +19,9 @@ use std::{fmt, io};
 use aulos_config::{ListenEndpoints, ResolvedConfig};
 use aulos_control::ConfigLoader;
 use aulos_control::backend::EVENT_QUEUE;
-use aulos_io::mdns::{Announcer, Browser, DiscoveredServer};
+use aulos_io::mdns::{Announcer, Browser, DiscoveredServer, SNAPCAST_SERVICE};
 use aulos_io::memory::map_large_allocations;
+use aulos_proto::sendspin::CLIENT_SERVICE;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -117,6 +118,7 @@ impl Server {
         }
         let (bound, lock) = self.open(&config)?;
         let (listener, stream) = bind_port("stream", &config.listen.stream, &mut self.sockets)?;
+        let bound = bound.with_sendspin(config.sendspin.as_ref(), &mut self.sockets)?;
         self.sockets.close_unused();
         let bound = bound.with_relays(&config.relays)?;
         let config = Arc::new(config);
@@ -127,6 +129,7 @@ impl Server {
             stream,
             control: bound.control_address,
             http: bound.http_address,
+            sendspin: bound.sendspin_address,
             relays: bound.relays().addresses(),
             has_tls: bound.listen_policy().tls.is_some(),
         };
@@ -177,6 +180,8 @@ pub struct Addresses {
     pub control: SocketAddr,
     /// Browsers: page, JSON-RPC over HTTP and WebSocket, audio over HTTP.
     pub http: SocketAddr,
+    /// Sendspin players, if they are served.
+    pub sendspin: Option<SocketAddr>,
     /// The relays of the configuration: name, listening address, destination.
     pub relays: Vec<(String, String, String)>,
     /// Whether the ports speak TLS.
@@ -274,18 +279,21 @@ impl ControlPlane {
             stream: Some(self.stream),
         };
         let (server_list, neighbors) = watch::channel(Vec::new());
+        let (player_list, players) = watch::channel(Vec::new());
+        let finds_players = self.config.sendspin.as_ref().is_some_and(|settings| settings.discover);
         let context = ServerContext {
             reload_config: self.config_loader,
             reload_requests: self.reload_requests,
             supervisor: self.supervisor,
             neighbors,
+            players,
             cluster: self.audio.join_cluster(),
         };
         let mut announcer = mdns::start(&self.config.mdns, ports);
         let stop = async move {
             tokio::select! {
                 _ = stopped => {}
-                () = report_mdns(announcer.as_mut(), server_list) => {}
+                () = report_mdns(announcer.as_mut(), server_list, (finds_players, player_list)) => {}
             }
             // The announcement is withdrawn first, so that no new client connects to a stopping
             // server.
@@ -313,9 +321,11 @@ fn control_runtime() -> io::Result<Runtime> {
 async fn report_mdns(
     announcer: Option<&mut Announcer>,
     server_list: watch::Sender<Vec<DiscoveredServer>>,
+    (finds_players, player_list): (bool, watch::Sender<Vec<DiscoveredServer>>),
 ) {
     let Some(announcer) = announcer else { return std::future::pending().await };
-    let mut browser = announcer.browse();
+    let mut browser = announcer.browse(SNAPCAST_SERVICE);
+    let mut players = finds_players.then(|| announcer.browse(CLIENT_SERVICE)).flatten();
     let mut reported = Vec::new();
     let mut ticks = tokio::time::interval(MDNS_POLL_INTERVAL);
     loop {
@@ -323,6 +333,9 @@ async fn report_mdns(
         mdns::report(announcer, &mut reported);
         if let Some(neighbors) = browser.as_mut().and_then(Browser::poll) {
             server_list.send_replace(neighbors);
+        }
+        if let Some(found) = players.as_mut().and_then(Browser::poll) {
+            player_list.send_replace(found);
         }
     }
 }
@@ -340,6 +353,7 @@ fn announced_ports(
         stream: Some(stream),
         control: bound.control_address,
         http: bound.http_address,
+        sendspin: bound.sendspin_address,
         plain: !tls.require,
         secure: tls.enabled && tls.is_required(),
     }

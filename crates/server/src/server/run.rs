@@ -25,6 +25,7 @@ use super::bind::{ControlPlaneSockets, listen_policy};
 use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
 use crate::saver::Saver;
+use crate::sendspin::{self, SendspinPort};
 use crate::systemd::{Liveness, Supervisor};
 use crate::{codec_panics, history, hook_runner, http, icecast, input_budget, mqtt, tcp};
 
@@ -56,6 +57,8 @@ pub struct ServerContext {
     pub supervisor: Supervisor,
     /// Other servers on the network.
     pub neighbors: watch::Receiver<Vec<DiscoveredServer>>,
+    /// Sendspin players on the network.
+    pub players: watch::Receiver<Vec<DiscoveredServer>>,
     /// The other nodes of the cluster, if there is one.
     pub cluster: Option<ClusterHandle>,
 }
@@ -79,11 +82,12 @@ pub async fn run(
     outside: ServerContext,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let AudioHandles { backend, listen_sink: listen, mut events, stream: _ } = audio;
+    let AudioHandles { backend: audio, listen_sink: listen, mut events, stream: _ } = audio;
     let (dir, settings) = (resolved.state_dir.clone(), resolved.history);
-    let ServerContext { reload_config, mut reload_requests, supervisor, neighbors, cluster } =
-        outside;
-    let audio = Arc::clone(&backend);
+    let sendspin = SendspinPort::of(&resolved, bound.sendspin, outside.players);
+    let ServerContext {
+        reload_config, mut reload_requests, supervisor, neighbors, cluster, ..
+    } = outside;
     let (cluster, nodes) = cluster.map(|ClusterHandle { link, requests }| (link, requests)).unzip();
     let history_requests = settings.enabled.then(|| mpsc::channel(HISTORY_QUEUE)).unzip();
     let host = HostInfo::of_machine();
@@ -95,7 +99,7 @@ pub async fn run(
         history: history_requests.0.clone(),
         config_loader: reload_config,
     };
-    let parts = control_parts(resolved, backend, Box::new(bound.relays), host);
+    let parts = control_parts(resolved, Arc::clone(&audio), Box::new(bound.relays), host);
     let control = Arc::new(Control::new(parts, options));
     let (policy_sender, policy) = watch::channel(bound.listen_policy);
     if let Some(requests) = history_requests.1 {
@@ -104,7 +108,7 @@ pub async fn run(
     let mut configured = ConfiguredTasks::new(bound.http_address.port());
     configured.update(&control).await;
     let listeners = [bound.control, bound.http];
-    let tasks = spawn_servers(listeners, nodes, &control, &audio, listen, policy)?;
+    let tasks = spawn_servers(listeners, (nodes, sendspin), &control, &audio, listen, policy)?;
     let (last_save, stopped) = oneshot::channel();
     let saver = tokio::spawn(save_changes(Arc::clone(&control), Saver::start(dir)?, stopped));
     start_blocking_threads(&control.config());
@@ -198,11 +202,11 @@ fn summary(control: &Control) -> String {
 /// As long as a usual long call.
 const EVENT_TIME: Span = Span::from_millis(10);
 
-/// Spawns the tasks of the control port, of live sources, of the HTTP port, of the access log, of
+/// Spawns the tasks of the control port, of live sources, of Sendspin, of the HTTP port, of the access log, of
 /// panics of codec libraries and of the other nodes of a cluster.
 fn spawn_servers(
     [controllers, browsers]: [TcpListener; 2],
-    nodes: Option<mpsc::Receiver<StatusRequest>>,
+    (nodes, sendspin): (Option<mpsc::Receiver<StatusRequest>>, Option<SendspinPort>),
     control: &Arc<Control>,
     audio: &Arc<dyn AudioBackend>,
     listen: Arc<dyn ListenSink>,
@@ -211,6 +215,8 @@ fn spawn_servers(
     let controllers = tokio::net::TcpListener::from_std(controllers)?;
     let browsers = tokio::net::TcpListener::from_std(browsers)?;
     let logging = Arc::clone(control);
+    let players =
+        sendspin.map(|port| sendspin::start(port, control, Arc::clone(&listen), policy.clone()));
     let mut tasks = vec![
         tokio::spawn(tcp::serve(controllers, Arc::clone(control), policy.clone())),
         tokio::spawn(icecast::serve(
@@ -224,6 +230,7 @@ fn spawn_servers(
         tokio::spawn(codec_panics::log_first_panics()),
         tokio::spawn(input_budget::release_freed_input()),
     ];
+    tasks.extend(players.transpose()?.into_iter().flatten());
     tasks.extend(nodes.map(|nodes| tokio::spawn(serve_cluster(Arc::clone(control), nodes))));
     Ok(tasks)
 }

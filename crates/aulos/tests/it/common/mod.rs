@@ -26,14 +26,15 @@ use aulos_config::{
 use aulos_control::backend::{
     Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
     EVENT_QUEUE, Greeting, GreetingSink, Hello, InputChange, ListenPolicy, ListenSink,
-    ListenerRequest, Loudness, MediaSocket, ProgrammeEvent, ReactorEvent, ServerSettings,
-    SessionCommand, SessionId, StationPosition, StationRecorderEvent, StationReport,
-    TargetSessions,
+    ListenerRequest, Loudness, MediaSocket, ProgrammeEvent, ReactorEvent, SendspinSocket,
+    ServerSettings, SessionCommand, SessionId, StationPosition, StationRecorderEvent,
+    StationReport, TargetSessions,
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
+use aulos_proto::sendspin::{RoomState, SupportedFormat};
 use aulos_proto::titles::TrackMetadata;
 use aulos_server::server::{self, AudioHandles, ServerContext};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
@@ -76,6 +77,12 @@ impl GreetingSink for FakeBackend {
 }
 
 impl AudioBackend for FakeBackend {
+    fn set_player_formats(&self, _: SessionId, _: Option<&Arc<[SupportedFormat]>>) {}
+
+    fn set_room(&self, _: SessionId, _: &Arc<RoomState>) -> bool {
+        true
+    }
+
     fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull> {
         if *self.full.lock().unwrap() {
             return Err(CommandQueueFull(command));
@@ -213,6 +220,8 @@ impl AudioBackend for FakeBackend {
 pub struct FakeSink(pub Mutex<Vec<(MediaSocket, Vec<u8>)>>, pub Mutex<Vec<(MediaSocket, Vec<u8>)>>);
 
 impl ListenSink for FakeSink {
+    fn accept_sendspin(&self, _: SendspinSocket) {}
+
     fn accept_listener(&self, socket: MediaSocket, request: ListenerRequest) {
         self.0.lock().unwrap().push((socket, request.head));
     }
@@ -382,6 +391,7 @@ fn run(
     let (hangup, hangups) = mpsc::channel(1);
     let read = Arc::clone(&next);
     let outside = ServerContext {
+        players: watch::channel(Vec::new()).1,
         reload_config: Box::new(move || read.lock().unwrap().clone()),
         reload_requests: hangups,
         supervisor: Supervisor::default(),

@@ -133,6 +133,9 @@ impl Registry {
                 }
                 effects
             }
+            ReactorEvent::SendspinClient { .. } | ReactorEvent::Command { .. } => {
+                Effects::default()
+            }
         }
     }
 

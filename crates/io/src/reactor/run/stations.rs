@@ -34,8 +34,17 @@ impl Reactor {
         }
     }
 
+    /// Drops the chunks of a station, here and at its clients.
+    pub(super) fn flush_station(&mut self, station: usize) {
+        if let Some(tap) = self.stations.get_mut(station) {
+            tap.drain();
+            tap.log.clear();
+            self.rejoin_listeners(station);
+        }
+    }
+
     /// Makes all sessions of a station join it anew.
-    pub(super) fn rejoin_listeners(&mut self, station: usize) {
+    fn rejoin_listeners(&mut self, station: usize) {
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {
             if let Some(ReactorEntity::Peer(peer)) = self.entities.get_mut(token)
@@ -125,7 +134,10 @@ impl Reactor {
                         Some(next) => {
                             self.join_station(SessionId::new(self.index, token), next);
                         }
-                        None => peer.leave(),
+                        None => {
+                            let session = SessionId::new(self.index, token);
+                            self.with_peer(session, |peer, _| peer.leave());
+                        }
                     }
                 }
                 Some(ReactorEntity::Listener(listener)) if listener.station == station => {

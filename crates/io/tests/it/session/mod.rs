@@ -110,7 +110,7 @@ impl EventSink for ControlStub {
             ReactorEvent::SessionEnded { session, cause } => {
                 self.seen.lock().unwrap().push(SeenEvent::Left(session, cause));
             }
-            ReactorEvent::ClientInfo { .. } | ReactorEvent::Health { .. } => {}
+            _ => {}
         }
         Ok(())
     }

@@ -1,0 +1,11 @@
+//! Sendspin clients: who is let in, and what each is told of its group.
+//!
+//! A Sendspin client is one more client of [`crate::clients`]; here is only what Snapcast has no
+//! words for.
+
+pub(crate) mod calls;
+mod rooms;
+mod trust;
+
+pub(crate) use rooms::{Rooms, command};
+pub use trust::{ClientRecord, SendspinTrust, WaitingClient};
