@@ -8,7 +8,7 @@ use crate::backend::{RecorderState, StationReport, StationState};
 use crate::clients::registry::{Client, Group};
 use crate::control::state::Subjects;
 use crate::stations::slot::StationSlot;
-use crate::stations::title_json::title_line;
+use crate::stations::titles::json::title_line;
 use crate::views::Views;
 
 /// A server at one moment.

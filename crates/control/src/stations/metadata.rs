@@ -13,9 +13,10 @@ use crate::effects::{Effects, Notice};
 use crate::outside::Outside;
 use crate::stations::plugin::merge;
 use crate::stations::slot::{ScriptEvent, StationSlot, own_properties};
+use crate::stations::titles::json;
 use crate::stations::titles::shown::{self, NewTitle};
 use crate::stations::view::StationView;
-use crate::stations::{Stations, art, sources, title_json};
+use crate::stations::{Stations, art, sources};
 
 impl Stations {
     /// Handles an event of the control script of a stream.
@@ -133,7 +134,7 @@ impl Stations {
     fn set_title(&mut self, number: usize, new: NewTitle, outside: Outside<'_>) -> Effects {
         let NewTitle { title, next, .. } = new;
         let Some(slot) = self.get_mut(number) else { return Effects::default() };
-        let metadata = title_json::metadata(&title);
+        let metadata = json::metadata(&title);
         let has_other_next = slot.titles.next != next;
         slot.titles.next = next;
         // All others stay, also those of a control script.
@@ -174,7 +175,7 @@ impl Stations {
             let now = (outside.clock.wall_time(), listeners);
             slot.titles.show(&slot.station, &status, (&properties, next), now);
             let params = json!({ "id": slot.station.name, "properties": *properties });
-            outside.backend.set_title(number, &title_json::title_line(&properties));
+            outside.backend.set_title(number, &json::title_line(&properties));
             effects.notices.push(Notice::Message("Stream.OnProperties", params));
         }
         effects

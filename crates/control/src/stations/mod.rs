@@ -19,7 +19,6 @@ pub(crate) mod schedule;
 pub(crate) mod slot;
 pub(crate) mod sound;
 pub(crate) mod sources;
-pub(crate) mod title_json;
 pub mod titles;
 pub(crate) mod transport;
 pub(crate) mod view;

@@ -6,6 +6,7 @@
 //! this task.
 
 pub(crate) mod history;
+pub(crate) mod json;
 pub(crate) mod now_playing;
 pub(crate) mod shown;
 
@@ -32,7 +33,7 @@ use crate::control::counters::count;
 use crate::control::state::Control;
 use crate::events::history::{EventKind, EventSeverity, NewEvent};
 use crate::stations::slot::ScriptEvent;
-use crate::stations::title_json::{metadata, seconds};
+use crate::stations::titles::json::{metadata, seconds};
 pub use history::TitleHistory;
 use shown::NewTitle;
 pub use shown::ShownTitle;

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::listeners::table::Listener;
 use crate::markup::escape_markup;
-use crate::stations::title_json::title_and_artist;
+use crate::stations::titles::json::title_and_artist;
 use crate::stations::view::StationView;
 use crate::views::dates::IcecastDate;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::backend::DjStatus;
-use crate::stations::title_json::metadata;
+use crate::stations::titles::json::metadata;
 
 /// The status of a live input.
 pub(crate) fn status_json(dj: &DjStatus) -> Value {

@@ -3,7 +3,7 @@
 use aulos_files::playlist::PlaylistStatus;
 use serde_json::{Value, json};
 
-use crate::stations::title_json::seconds;
+use crate::stations::titles::json::seconds;
 
 /// The status of a playlist.
 pub(crate) fn status_json(playlist: &PlaylistStatus) -> Value {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::backend::{HlsSourceState, RadioState};
-use crate::stations::title_json::metadata;
+use crate::stations::titles::json::metadata;
 
 /// The status of a web radio source.
 pub(crate) fn status_json(radio: &RadioState) -> Value {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use serde_json::{Map, Value, json};
 
 use crate::clients::registry::WallTime;
-use crate::stations::title_json::title_and_artist;
+use crate::stations::titles::json::title_and_artist;
 
 /// The titles of a station, the oldest first.
 #[derive(Clone, Debug, Default)]
@@ -179,7 +179,7 @@ mod tests {
     use aulos_proto::titles::TrackMetadata;
 
     use super::*;
-    use crate::stations::title_json::metadata;
+    use crate::stations::titles::json::metadata;
 
     fn properties(title: &str, album: Option<&str>) -> Map<String, Value> {
         let title = TrackMetadata {

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 
 use crate::backend::StationReport;
 use crate::clients::registry::WallTime;
-use crate::stations::title_json::title_and_artist;
 use crate::stations::titles::history::TitleHistory;
+use crate::stations::titles::json::title_and_artist;
 
 /// A title as it is shown.
 #[derive(Debug)]
