@@ -8,7 +8,7 @@
 //!  signal                   test signals       capture_check               comparison of captures
 //!  process_usage            resource usage     alloc           calls of the allocator
 //!  icecast                  a real icecast2    stream_load     many listeners of an HTTP stream
-//!  ports                    ports for peers
+//!  ports                    ports for peers          sendspin        clients and servers of Sendspin
 //!  sync                     when players sound     syscalls        filter of system calls
 //! ```
 
@@ -34,6 +34,7 @@ pub mod ports;
 pub mod process_usage;
 pub mod rtp_calls;
 pub mod scratch;
+pub mod sendspin;
 pub mod server;
 pub mod signal;
 pub mod stream_load;

@@ -78,6 +78,7 @@ mod reload;
 mod retry;
 mod rpc;
 mod schedule;
+mod sendspin_peers;
 mod sipp;
 mod snapcast_source;
 mod snapweb;
