@@ -2,7 +2,7 @@
 //!
 //! A machine without sockets and clocks; `aulos_server` connects it to a broker. Topics are
 //! retained and published when their value changes; discovery of Home Assistant describes them
-//! ([`discovery`]). The broker is trusted as little as any controller: its messages become calls
+//! (`discovery`). The broker is trusted as little as any controller: its messages become calls
 //! with the role `control`, at a bounded rate, and whatever is not one of them is only counted.
 
 mod command;

@@ -51,8 +51,8 @@ impl Registry {
         self.set_volume(id, Some(percent), None)
     }
 
-    /// Changes the volume of a group: sets its average ([`volumes_for_average`]), or changes every
-    /// client by the same amount as far as it can.
+    /// Changes the volume of a group: sets its average by Sendspin's rule, or changes every client
+    /// by the same amount as far as it can.
     ///
     /// # Errors
     /// [`NotFound::Group`].
