@@ -137,4 +137,4 @@ const UNSYNCHRONIZED: u8 = 0x80;
 const EXTENDED: u8 = 0x40;
 
 /// Owner of the frame with the time.
-const TIME_OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";
+pub(crate) const TIME_OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";

@@ -30,7 +30,7 @@ fn server_with_segments(scratch: &ScratchDir, config: &str, segments: usize) -> 
     server
 }
 
-fn text_at(http: SocketAddr, path: &str) -> Option<String> {
+pub(crate) fn text_at(http: SocketAddr, path: &str) -> Option<String> {
     let (status, body) = http::get(http, path).ok()?;
     (status == 200).then(|| String::from_utf8(body).unwrap())
 }
@@ -58,7 +58,7 @@ fn request(http: SocketAddr, method: &str, path: &str, fields: &str) -> (String,
 }
 
 /// Whether samples of 16 bits have the tone: its level, for most of the time.
-fn has_tone(samples: &[u8]) -> bool {
+pub(crate) fn has_tone(samples: &[u8]) -> bool {
     let values: Vec<_> =
         samples.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
     let blocks: Vec<_> = values.chunks(4_800).collect();

@@ -34,6 +34,7 @@ mod fallback;
 mod fifo;
 mod history;
 mod hls;
+mod hls_packed;
 mod hls_source;
 mod hls_targets;
 mod hostile;

@@ -31,6 +31,9 @@ keys! {
         /// A segment with audio that had to be filled in is refused with 503, so that the load
         /// balancer asks the other server.
         paired: bool = false;
+        /// Packed audio (`.aac`) in place of fragmented MP4, for old players; every rendition is then
+        /// AAC. Titles are at the head of the segments that begin in them.
+        packed: bool = false;
         /// Folder into which playlists and segments are written too, as a web server serves them;
         /// created if it is missing. What is no longer in a playlist is removed.
         folder: Option<ConfigValue<String>>, default_doc "none";
@@ -99,7 +102,8 @@ pub(crate) fn resolve(
     let folder = config.folder.as_ref().map(|folder| absolute_path("folder", folder, problems));
     let mut renditions: Vec<HlsFormat> = Vec::new();
     for ConfigValue { value: codec, at } in &config.renditions {
-        match HlsFormat::new(*codec, spec, segment) {
+        let format = HlsFormat::new(*codec, spec, segment);
+        match format.and_then(|format| if config.packed { format.packed() } else { Ok(format) }) {
             Ok(format) if renditions.iter().any(|other| other.name() == format.name()) => {
                 problems.add(*at, format!("duplicate rendition `{codec}`"));
             }

@@ -31,6 +31,7 @@ fn what_players_could_not_play_is_refused() {
         ("renditions = [\"flac\"], segment = \"100ms\"", "`segment` must last 1000 to 20000 ms"),
         ("renditions = [\"flac\"], window = \"10s\"", "must have 3 segments at least"),
         ("renditions = [\"flac\"], window = \"5h\"", "4 h at most"),
+        ("renditions = [\"flac\"], packed = true", "flac cannot be packed audio"),
         ("renditions = [\"opus:96k\"], paired = true", "requires a constant bit rate: `opus:96k`"),
     ] {
         let problems = load_text(&with(keys), &[]).unwrap_err().to_string();

@@ -1,5 +1,6 @@
 //! HTTP Live Streaming (RFC 8216, and `EXT-X-GAP` and `AVERAGE-BANDWIDTH` of its successor): the
-//! playlists, and segments of fragmented MP4 (ISO/IEC 14496-12, CMAF) with one track of sound.
+//! playlists, and segments of fragmented MP4 (ISO/IEC 14496-12, CMAF) with one track of sound, or of
+//! packed audio.
 //!
 //! ```text
 //!  multivariant playlist -> media playlist of each rendition -> init segment, media segments
@@ -19,9 +20,9 @@ mod tests;
 
 pub use date::HlsDate;
 pub use fragment::{EventMessage, Fragment};
-pub use id3::title_tag;
+pub use id3::{packed_audio_tag, title_tag};
 pub use init::{Track, TrackCodec};
 pub use playlist::{
-    DateRange, MediaPlaylist, PLAYLIST_MEDIA_TYPE, PlaylistSegment, SEGMENT_MEDIA_TYPE, Variant,
-    multivariant_playlist,
+    DateRange, MediaPlaylist, PACKED_AUDIO_MEDIA_TYPE, PLAYLIST_MEDIA_TYPE, PlaylistSegment,
+    SEGMENT_MEDIA_TYPE, Variant, multivariant_playlist,
 };

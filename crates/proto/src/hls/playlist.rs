@@ -15,8 +15,8 @@ pub struct MediaPlaylist<'a> {
     pub media_sequence: u64,
     /// How many discontinuities have left the playlist.
     pub discontinuity_sequence: u64,
-    /// The address of the init segment.
-    pub map: &'a str,
+    /// The address of the init segment; packed audio has none.
+    pub map: Option<&'a str>,
     /// In the order of their numbers, which have no gap.
     pub segments: &'a [PlaylistSegment],
     /// Titles, in the order of time.
@@ -69,7 +69,11 @@ impl MediaPlaylist<'_> {
     pub fn write(&self) -> String {
         // Writing to a string cannot fail.
         let mut out = String::with_capacity(HEAD_BYTES + self.segments.len() * SEGMENT_BYTES);
-        let version = if self.segments.iter().any(|one| one.is_gap) { 8 } else { 7 };
+        let version = match self.map {
+            _ if self.segments.iter().any(|one| one.is_gap) => 8,
+            Some(_) => 7,
+            None => NO_MAP_VERSION,
+        };
         writeln!(out, "#EXTM3U\n#EXT-X-VERSION:{version}").ok();
         writeln!(out, "#EXT-X-TARGETDURATION:{}", self.target_seconds()).ok();
         writeln!(out, "#EXT-X-MEDIA-SEQUENCE:{}", self.media_sequence).ok();
@@ -113,14 +117,18 @@ impl MediaPlaylist<'_> {
     }
 
     fn write_map(&self, out: &mut String) {
-        writeln!(out, "#EXT-X-MAP:URI=\"{}\"", self.map).ok();
+        if let Some(map) = self.map {
+            writeln!(out, "#EXT-X-MAP:URI=\"{map}\"").ok();
+        }
     }
 }
 
-/// The text of a multivariant playlist; players begin with the first variant.
+/// The text of a multivariant playlist; players begin with the first variant. `has_maps` says whether
+/// the media playlists name init segments, which old players do not know.
 #[must_use]
-pub fn multivariant_playlist(variants: &[Variant]) -> String {
-    let mut out = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n".to_owned();
+pub fn multivariant_playlist(variants: &[Variant], has_maps: bool) -> String {
+    let version = if has_maps { 7 } else { NO_MAP_VERSION };
+    let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-INDEPENDENT-SEGMENTS\n");
     for Variant { uri, peak, average, codecs } in variants {
         writeln!(
             out,
@@ -142,6 +150,12 @@ pub const PLAYLIST_MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";
 
 /// The media type of segments of fragmented MP4.
 pub const SEGMENT_MEDIA_TYPE: &str = "audio/mp4";
+
+/// The media type of segments of packed audio with AAC.
+pub const PACKED_AUDIO_MEDIA_TYPE: &str = "audio/aac";
+
+/// The version of a playlist without `EXT-X-MAP`: durations have decimals (section 7).
+const NO_MAP_VERSION: u8 = 3;
 
 /// The class of date ranges that are titles.
 const TITLE_CLASS: &str = "org.aulos.title";

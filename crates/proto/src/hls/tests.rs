@@ -21,7 +21,7 @@ fn playlist(segments: &[PlaylistSegment], ranges: &[DateRange]) -> String {
         segment_micros: 5_760_000,
         media_sequence: 307_000_000,
         discontinuity_sequence: 0,
-        map: "init.mp4",
+        map: Some("init.mp4"),
         segments,
         ranges,
     }
@@ -53,7 +53,7 @@ fn the_target_is_the_rounded_duration_of_a_segment() {
             segment_micros: micros,
             media_sequence: 0,
             discontinuity_sequence: 0,
-            map: "",
+            map: Some(""),
             segments: &[],
             ranges: &[],
         };
@@ -94,7 +94,8 @@ fn a_multivariant_playlist_lists_both_bandwidths_and_the_codec() {
         average: 1_000,
         codecs: codecs.to_owned(),
     };
-    let text = multivariant_playlist(&[variant("a/b.m3u8", "fLaC"), variant("c/b.m3u8", "Opus")]);
+    let text =
+        multivariant_playlist(&[variant("a/b.m3u8", "fLaC"), variant("c/b.m3u8", "Opus")], true);
     let expected = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n\
         #EXT-X-STREAM-INF:BANDWIDTH=2000,AVERAGE-BANDWIDTH=1000,CODECS=\"fLaC\"\na/b.m3u8\n\
         #EXT-X-STREAM-INF:BANDWIDTH=2000,AVERAGE-BANDWIDTH=1000,CODECS=\"Opus\"\nc/b.m3u8\n";
@@ -168,4 +169,35 @@ fn a_tag_has_the_sizes_of_its_parts_and_no_endless_title() {
     assert_eq!(title_tag("ab"), b"ID3\x04\0\0\0\0\0\x0dTIT2\0\0\0\x03\0\0\x03ab");
     let long = title_tag(&"\u{20ac}".repeat(1_000));
     assert!(long.len() < 1_030 && std::str::from_utf8(&long[21..]).is_ok());
+}
+
+#[test]
+fn packed_audio_has_no_map_and_a_version_that_old_players_know() {
+    let segments = [segment(7), PlaylistSegment { is_discontinuous: true, ..segment(8) }];
+    let list = MediaPlaylist {
+        segment_micros: 5_760_000,
+        media_sequence: 7,
+        discontinuity_sequence: 0,
+        map: None,
+        segments: &segments,
+        ranges: &[],
+    };
+    let text = list.write();
+    assert!(text.starts_with("#EXTM3U\n#EXT-X-VERSION:3\n"), "{text}");
+    assert!(!text.contains("#EXT-X-MAP") && text.contains("#EXT-X-DISCONTINUITY\n"), "{text}");
+    let text = multivariant_playlist(&[], false);
+    assert!(text.starts_with("#EXTM3U\n#EXT-X-VERSION:3\n"), "{text}");
+}
+
+#[test]
+fn the_tag_of_packed_audio_has_the_time_in_33_bits_and_the_title() {
+    let tag = packed_audio_tag((5 << 33) + 90_000, Some("a title"));
+    let read = crate::id3::Id3Tag::parse(&tag);
+    assert_eq!(read.time(), Some(crate::mpegts::TsTime::from_ticks(90_000)));
+    assert_eq!(read.title().and_then(|title| title.title).as_deref(), Some("a title"));
+    let owner = b"com.apple.streaming.transportStreamTimestamp\0";
+    assert_eq!(&tag[..14], b"ID3\x04\0\0\0\0\0\x51PRIV");
+    assert_eq!(&tag[20..20 + owner.len()], owner);
+    assert_eq!(&tag[65..73], [0, 0, 0, 0, 0, 1, 0x5f, 0x90]);
+    assert_eq!(packed_audio_tag(0, None).len(), 73);
 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::{Codec, Frames, SampleFormat, SampleRate, SampleSpec};
 use aulos_engine::encode::{AacFormat, AacFrameEncoder, CodecConfig, OpusPacketEncoder};
-use aulos_proto::hls::{Track, TrackCodec};
+use aulos_proto::hls::{PACKED_AUDIO_MEDIA_TYPE, SEGMENT_MEDIA_TYPE, Track, TrackCodec};
 
 /// A rendition of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +23,40 @@ pub struct HlsFormat {
     pub has_memory: bool,
     /// The init segment's contents.
     pub track: Track,
+    /// What is around the frames.
+    pub container: HlsContainer,
     /// The greatest bit rate to be expected, with the boxes.
     pub peak: u64,
+}
+
+/// What is around the frames of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(clippy::exhaustive_enums, reason = "what HLS has for sound alone")]
+pub enum HlsContainer {
+    /// Fragmented MP4.
+    Fragments,
+    /// Packed audio: the frames behind each other, with a tag at the head.
+    Packed,
+}
+
+impl HlsContainer {
+    /// Every container.
+    pub(super) const ALL: [Self; 2] = [Self::Fragments, Self::Packed];
+
+    /// The end of the name of a segment.
+    pub(super) const fn suffix(self) -> &'static str {
+        match self {
+            Self::Fragments => ".m4s",
+            Self::Packed => ".aac",
+        }
+    }
+
+    pub(super) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Fragments => SEGMENT_MEDIA_TYPE,
+            Self::Packed => PACKED_AUDIO_MEDIA_TYPE,
+        }
+    }
 }
 
 /// Why a rendition is impossible.
@@ -37,6 +69,8 @@ pub enum UnsupportedHls {
     Rate(SampleRate),
     /// The codec does not support the channels.
     Channels(Codec),
+    /// The codec has no packed audio here.
+    Packed(Codec),
     /// A segment is no whole number of frames.
     Segment(Codec, Frames),
 }
@@ -50,6 +84,9 @@ impl fmt::Display for UnsupportedHls {
             Self::Rate(rate) => write!(f, "HLS requires 48000 Hz: the station has {}", rate.hz()),
             Self::Channels(codec) => {
                 write!(f, "{codec} supports at most {} channels", codec.info().max_channels)
+            }
+            Self::Packed(codec) => {
+                write!(f, "{codec} cannot be packed audio: use aac for every rendition")
             }
             Self::Segment(codec, frame) => {
                 write!(f, "a segment must be a multiple of {} samples for {codec}", frame.0)
@@ -107,7 +144,22 @@ impl HlsFormat {
         let peak = (bitrate * 11 / 10 + boxes).next_multiple_of(1_000);
         let track = Track { codec: track, rate: spec.rate, channels };
         let has_memory = !matches!(codec, CodecConfig::Flac(_));
-        Ok(Self { codec, spec, frame, delay, has_memory, track, peak })
+        let container = HlsContainer::Fragments;
+        Ok(Self { codec, spec, frame, delay, has_memory, track, container, peak })
+    }
+
+    /// The same as packed audio.
+    ///
+    /// # Errors
+    /// [`UnsupportedHls::Packed`] for any codec but AAC.
+    pub fn packed(self) -> Result<Self, UnsupportedHls> {
+        // Seven bytes of a header for each frame in place of four.
+        let headers = u64::from(self.spec.rate.hz()).div_ceil(self.frame.0) * 3 * 8;
+        let peak = (self.peak + headers).next_multiple_of(1_000);
+        match self.codec {
+            CodecConfig::Aac(_) => Ok(Self { container: HlsContainer::Packed, peak, ..self }),
+            codec => Err(UnsupportedHls::Packed(codec.codec())),
+        }
     }
 
     /// Its name in addresses: `flac`, `opus-96k`.

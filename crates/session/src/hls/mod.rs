@@ -22,7 +22,7 @@ mod titles;
 mod window;
 
 pub use feed::{ChunkFeed, MAX_CLOCK_ERROR, OutputGrid, utc_at};
-pub use format::{HlsFormat, UnsupportedHls};
+pub use format::{HlsContainer, HlsFormat, UnsupportedHls};
 pub use object::HlsObject;
 pub use origin::{OriginGrid, OriginPlace};
 pub use publisher::{HlsPublisher, PublishAction, PublishResult, PublisherStatus};

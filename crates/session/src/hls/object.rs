@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use aulos_proto::hls::{PLAYLIST_MEDIA_TYPE, SEGMENT_MEDIA_TYPE};
 
+use super::format::HlsContainer;
+
 /// The address of a playlist or segment below that of its station. Displays as
 /// `flac/307000000.m4s`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +29,8 @@ pub enum HlsObject {
         rendition: Arc<str>,
         /// Its number on the grid.
         number: u64,
+        /// What is around its frames.
+        container: HlsContainer,
     },
 }
 
@@ -44,8 +48,11 @@ impl HlsObject {
         let rendition = Arc::from(rendition);
         let object = if name == INDEX {
             Self::Playlist(rendition)
-        } else if let Some(number) = name.strip_suffix(SEGMENT_SUFFIX) {
-            Self::Segment { rendition, number: number.parse().ok()? }
+        } else if let Some(container) =
+            HlsContainer::ALL.into_iter().find(|one| name.ends_with(one.suffix()))
+        {
+            let number = name.strip_suffix(container.suffix())?.parse().ok()?;
+            Self::Segment { rendition, number, container }
         } else {
             let tag = name.strip_prefix(INIT_PREFIX)?.strip_suffix(INIT_SUFFIX)?;
             Self::Init { rendition, tag: u64::from_str_radix(tag, 16).ok()? }
@@ -60,7 +67,7 @@ impl HlsObject {
         match self {
             Self::Multivariant | Self::Playlist(_) => INDEX.to_owned(),
             Self::Init { tag, .. } => format!("{INIT_PREFIX}{tag:016x}{INIT_SUFFIX}"),
-            Self::Segment { number, .. } => format!("{number}{SEGMENT_SUFFIX}"),
+            Self::Segment { number, container, .. } => format!("{number}{}", container.suffix()),
         }
     }
 
@@ -80,7 +87,8 @@ impl HlsObject {
     pub const fn media_type(&self) -> &'static str {
         match self {
             Self::Multivariant | Self::Playlist(_) => PLAYLIST_MEDIA_TYPE,
-            Self::Init { .. } | Self::Segment { .. } => SEGMENT_MEDIA_TYPE,
+            Self::Init { .. } => SEGMENT_MEDIA_TYPE,
+            Self::Segment { container, .. } => container.media_type(),
         }
     }
 
@@ -109,7 +117,6 @@ const RENDITION_CODECS: [&str; 3] = ["aac", "flac", "opus"];
 
 /// The name of every playlist.
 const INDEX: &str = "index.m3u8";
-pub(super) const SEGMENT_SUFFIX: &str = ".m4s";
 const INIT_PREFIX: &str = "init-";
 const INIT_SUFFIX: &str = ".mp4";
 

@@ -127,7 +127,8 @@ struct PublishTask {
     /// Whether the playlist of the other server has to be looked at first.
     is_unchecked: bool,
     playlists: VecDeque<(HlsObject, HlsBody)>,
-    inits: Vec<HlsObject>,
+    /// All of it, with one segment of each rendition.
+    named: Vec<HlsObject>,
 }
 
 /// What is known of an object of the target.
@@ -266,24 +267,26 @@ impl HlsPublisher {
         let Some(first) = listed.next() else { return };
         let numbers = (first, listed.last().unwrap_or(first));
         self.count_dropped(window, numbers);
-        let inits: Vec<_> = window.inits().collect();
         let segments = window.listed_segments().flat_map(|(number, bodies)| {
-            let names = window.renditions().iter().map(Arc::clone);
-            names
-                .zip(bodies)
-                .map(move |(rendition, body)| (HlsObject::Segment { rendition, number }, body))
+            bodies.iter().enumerate().filter_map(move |(rendition, body)| {
+                Some((window.segment_object(rendition, number)?, body))
+            })
         });
-        let needed = inits.iter().cloned().chain(segments);
-        let missing = needed.filter(|(object, body)| !self.has(object, body));
+        let missing =
+            window.inits().chain(segments).filter(|(object, body)| !self.has(object, body));
         let segments = missing.map(|(object, body)| (object, body.clone())).collect();
-        let inits = inits.into_iter().map(|(object, _)| object).collect();
+        let named = window.inits().chain(window.playlists()).map(|(object, _)| object);
+        let renditions = 0..window.renditions().len();
+        let one_of_each =
+            renditions.filter_map(|rendition| window.segment_object(rendition, first));
+        let named = named.chain(one_of_each).collect();
         let playlists = window.playlists().filter(|(object, body)| !self.has(object, body));
         let playlists: VecDeque<_> =
             playlists.map(|(object, body)| (object, body.clone())).collect();
         let is_unchecked = self.is_paired && !playlists.is_empty();
         self.revision = Some(window.revision());
         self.taken = Some(numbers);
-        self.task = Some(PublishTask { numbers, segments, is_unchecked, playlists, inits });
+        self.task = Some(PublishTask { numbers, segments, is_unchecked, playlists, named });
         self.complete_if_empty();
     }
 
@@ -355,17 +358,16 @@ impl HlsPublisher {
 
     /// The state of the window is there: what it does not name can be removed some time later.
     fn complete(&mut self) {
-        let Some(PublishTask { numbers: (first, last), inits, .. }) = self.task.take() else {
+        let Some(PublishTask { numbers: (first, last), named, .. }) = self.task.take() else {
             return;
         };
         let is_named = |object: &HlsObject| match object {
-            HlsObject::Multivariant => true,
-            HlsObject::Playlist(name) => inits.iter().any(|one| one.rendition() == Some(name)),
-            HlsObject::Init { .. } => inits.contains(object),
-            HlsObject::Segment { number, rendition } => {
-                (first..=last).contains(number)
-                    && inits.iter().any(|one| one.rendition() == Some(rendition))
+            HlsObject::Segment { rendition, number, container } => {
+                let number = if (first..=last).contains(number) { first } else { *number };
+                let (rendition, container) = (Arc::clone(rendition), *container);
+                named.contains(&HlsObject::Segment { rendition, number, container })
             }
+            _ => named.contains(object),
         };
         let at = self.now + self.retention;
         for (object, state) in &mut self.objects {

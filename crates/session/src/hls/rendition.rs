@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Block, Frames, MediaTime};
-use aulos_engine::encode::{AacGridEncoder, CodecConfig, EncodeError, Encoder};
+use aulos_engine::encode::{AacFormat, AacGridEncoder, CodecConfig, EncodeError, Encoder};
 use aulos_proto::flac::FrameRenumberer;
-use aulos_proto::hls::{EventMessage, Fragment};
+use aulos_proto::hls::{EventMessage, Fragment, packed_audio_tag};
 
-use super::format::HlsFormat;
+use super::format::{HlsContainer, HlsFormat};
 
 /// The encoder of a rendition.
 pub(super) enum FrameEncoder {
@@ -139,12 +139,36 @@ impl Rendition {
         self.complete.pop_front()
     }
 
-    /// The bytes of a segment of this rendition.
-    pub(super) fn fragment(
+    /// The bytes of a segment of this rendition, with its titles: `events`, or `title` alone, which
+    /// holds when it begins, where nothing can be between the frames.
+    pub(super) fn write(
         &self,
         segment: &RenditionSegment,
         events: &[EventMessage],
+        title: Option<&str>,
     ) -> Option<Vec<u8>> {
+        match self.format.container {
+            HlsContainer::Fragments => self.fragment(segment, events),
+            HlsContainer::Packed => self.packed(segment, title),
+        }
+    }
+
+    fn packed(&self, segment: &RenditionSegment, title: Option<&str>) -> Option<Vec<u8>> {
+        let format = AacFormat::new(self.format.spec).ok()?;
+        let samples = u128::from(segment.number) * u128::from(self.segment.0);
+        let ticks = samples * TICKS_PER_SECOND / u128::from(self.format.spec.rate.hz());
+        let mut out = packed_audio_tag(u64::try_from(ticks).ok()?, title);
+        let mut rest = &*segment.payload;
+        for size in &segment.sizes {
+            let (unit, behind) = rest.split_at_checked(usize::try_from(*size).ok()?)?;
+            out.extend_from_slice(&format.adts_header(unit.len()));
+            out.extend_from_slice(unit);
+            rest = behind;
+        }
+        Some(out)
+    }
+
+    fn fragment(&self, segment: &RenditionSegment, events: &[EventMessage]) -> Option<Vec<u8>> {
         let fragment = Fragment {
             sequence: segment.number,
             decode_time: segment.number * self.segment.0,
@@ -182,6 +206,9 @@ impl Rendition {
         Ok(())
     }
 }
+
+/// The units of timestamps of MPEG-2.
+const TICKS_PER_SECOND: u128 = 90_000;
 
 /// Frames after which an encoder of AAC begins anew: 1.6 s.
 const AAC_PERIOD: u64 = 75;

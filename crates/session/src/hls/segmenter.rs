@@ -221,9 +221,10 @@ impl Segmenter {
         let until = from + self.segment;
         let events = self.titles.as_mut().map(|titles| titles.events(from, until));
         let events = events.unwrap_or_default();
+        let title = self.titles.as_mut().and_then(|titles| titles.title_at(from));
         let bodies = self.renditions.iter_mut().map(|rendition| {
             let segment = rendition.pop()?;
-            rendition.fragment(&segment, &events)
+            rendition.write(&segment, &events, title)
         });
         let Some(bodies) = bodies.collect::<Option<Vec<_>>>() else {
             self.stats.failures += 1;

@@ -350,3 +350,47 @@ fn what_hls_cannot_have_is_refused_with_the_reason() {
     assert!(of("opus", spec, 1_000).to_string().contains("multiple of 960 samples"));
     assert_eq!(of("flac", spec, 0), UnsupportedHls::Segment(aulos_core::Codec::Flac, Frames(960)));
 }
+
+#[test]
+fn packed_audio_has_the_access_units_of_the_fragments_with_their_time_and_title() {
+    let formats = formats(&["aac:128k"]);
+    let packed = vec![formats[0].clone().packed().unwrap()];
+    let make = |_: &HlsFormat| None;
+    let mut fragments = Segmenter::new(formats, SEGMENT, true, make).unwrap();
+    let mut segmenter = Segmenter::new(packed.clone(), SEGMENT, true, make).unwrap();
+    segmenter.set_title(1, begin(SEGMENT.0), "a title");
+    segmenter.set_title(2, begin(2 * SEGMENT.0 + 5), "late");
+    let expected = play(&mut fragments, begin(0), 4 * SEGMENT.0);
+    let sets = play(&mut segmenter, begin(0), 4 * SEGMENT.0);
+    assert!(sets.len() >= 3 && sets.len() == expected.len());
+    for (set, other) in sets.iter().zip(&expected) {
+        let mut rest = &*set.bodies[0];
+        let size = usize::from(rest[8]) << 7 | usize::from(rest[9]);
+        let (tag, behind) = rest.split_at(10 + size);
+        rest = behind;
+        // 90 kHz, of which 33 bits count; a segment is 5.76 s.
+        let ticks = set.number * 518_400 % (1 << 33);
+        assert!(tag.windows(8).any(|eight| eight == ticks.to_be_bytes()), "{}", set.number);
+        let title = ["", "a title", "a title", "late"][(set.number - 307_000_000) as usize];
+        assert!(tag.ends_with(title.as_bytes()), "{}", set.number);
+        assert_eq!(tag.windows(4).any(|four| four == b"TIT2"), !title.is_empty());
+        for unit in frames_of(&other.bodies[0]) {
+            assert_eq!(rest[..2], [0xff, 0xf1], "a header of ADTS");
+            let length = usize::from(rest[3] & 3) << 11
+                | usize::from(rest[4]) << 3
+                | usize::from(rest[5] >> 5);
+            assert_eq!(&rest[7..length], unit);
+            rest = &rest[length..];
+        }
+        assert_eq!(rest, b"", "nothing else");
+    }
+    let config = WindowConfig { formats: packed, segment: SEGMENT, listed: 4, first_listed: 1 };
+    let mut window = HlsWindow::new(config).unwrap();
+    sets.into_iter().for_each(|set| window.push(set));
+    assert!(window.body("aac", "307000001.aac").is_some());
+    assert!(window.body("aac", "307000001.m4s").is_none() && window.inits().next().is_none());
+    let text = String::from_utf8(window.playlist("aac").unwrap().bytes.to_vec()).unwrap();
+    assert!(text.contains("\n307000001.aac\n") && text.contains("VERSION:3\n"), "{text}");
+    let flac = self::formats(&["flac"])[0].clone().packed();
+    assert_eq!(flac, Err(UnsupportedHls::Packed(aulos_core::Codec::Flac)));
+}

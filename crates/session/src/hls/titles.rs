@@ -41,6 +41,13 @@ impl Titles {
         self.titles.iter().filter(|title| !title.text.is_empty())
     }
 
+    /// The title that holds at this place, which is not before that of the last call.
+    pub(super) fn title_at(&mut self, at: MediaTime) -> Option<&str> {
+        self.drop_before(at);
+        let title = self.titles.front().filter(|title| title.at <= at && !title.text.is_empty());
+        title.map(|title| &*title.text)
+    }
+
     /// The events of a segment: its titles, and first the one that holds when it begins, for
     /// clients that join.
     pub(super) fn events(&mut self, from: MediaTime, until: MediaTime) -> Vec<EventMessage> {

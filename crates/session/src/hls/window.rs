@@ -8,8 +8,8 @@ use aulos_proto::hls::{
     DateRange, HlsDate, MediaPlaylist, PlaylistSegment, Variant, multivariant_playlist,
 };
 
-use super::format::HlsFormat;
-use super::object::{HlsObject, SEGMENT_SUFFIX};
+use super::format::{HlsContainer, HlsFormat};
+use super::object::HlsObject;
 use super::segmenter::SegmentSet;
 use super::titles::Titles;
 
@@ -54,7 +54,8 @@ pub struct HlsWindow {
     config: WindowConfig,
     rate: SampleRate,
     names: Vec<Arc<str>>,
-    inits: Vec<HlsBody>,
+    /// None for packed audio.
+    inits: Vec<Option<HlsBody>>,
     segments: VecDeque<StoredSegment>,
     /// Discontinuities that have left the playlists.
     discontinuities: u64,
@@ -81,7 +82,12 @@ impl HlsWindow {
     /// An empty window; `None` if a rendition has no init segment.
     #[must_use]
     pub fn new(config: WindowConfig) -> Option<Self> {
-        let init = |format: &HlsFormat| Some(HlsBody::new(format.track.init_segment()?, false));
+        let init = |format: &HlsFormat| match format.container {
+            HlsContainer::Fragments => {
+                Some(Some(HlsBody::new(format.track.init_segment()?, false)))
+            }
+            HlsContainer::Packed => Some(None),
+        };
         let inits = config.formats.iter().map(init).collect::<Option<Vec<_>>>()?;
         let rate = config.formats.first()?.spec.rate;
         let names = config.formats.iter().map(|format| Arc::from(format.name())).collect();
@@ -173,15 +179,10 @@ impl HlsWindow {
     /// The init segment or the segment of this name.
     #[must_use]
     pub fn body(&self, rendition: &str, name: &str) -> Option<&HlsBody> {
-        let rendition = self.number_of(rendition)?;
-        let init = self.inits.get(rendition)?;
-        if name == init_object(self.names.get(rendition)?, init).name() {
-            return Some(init);
+        match HlsObject::parse(&format!("{rendition}/{name}"))? {
+            HlsObject::Playlist(_) => None,
+            object => self.object(&object),
         }
-        let number = name.strip_suffix(SEGMENT_SUFFIX)?.parse::<u64>().ok()?;
-        let at = number.checked_sub(self.segments.front()?.number)?;
-        let segment = self.segments.get(usize::try_from(at).ok()?)?;
-        segment.bodies.get(rendition)
     }
 
     /// The object, once there is one; a playlist, once there are enough segments.
@@ -190,10 +191,27 @@ impl HlsWindow {
         match object {
             HlsObject::Multivariant => self.multivariant(),
             HlsObject::Playlist(rendition) => self.playlist(rendition),
-            HlsObject::Init { rendition, .. } | HlsObject::Segment { rendition, .. } => {
-                self.body(rendition, &object.name())
+            HlsObject::Init { rendition, tag } => {
+                let init = self.inits.get(self.number_of(rendition)?)?.as_ref()?;
+                (init.tag == *tag).then_some(init)
+            }
+            HlsObject::Segment { rendition, number, container } => {
+                let rendition = self.number_of(rendition)?;
+                if self.config.formats.get(rendition)?.container != *container {
+                    return None;
+                }
+                let at = number.checked_sub(self.segments.front()?.number)?;
+                self.segments.get(usize::try_from(at).ok()?)?.bodies.get(rendition)
             }
         }
+    }
+
+    /// The segment of a rendition, by its place among them, with this number.
+    #[must_use]
+    pub fn segment_object(&self, rendition: usize, number: u64) -> Option<HlsObject> {
+        let container = self.config.formats.get(rendition)?.container;
+        let rendition = Arc::clone(self.names.get(rendition)?);
+        Some(HlsObject::Segment { rendition, number, container })
     }
 
     /// The names of the renditions.
@@ -202,9 +220,10 @@ impl HlsWindow {
         &self.names
     }
 
-    /// The init segments.
+    /// The init segments of the renditions that have one.
     pub fn inits(&self) -> impl Iterator<Item = (HlsObject, &HlsBody)> {
-        self.names.iter().zip(&self.inits).map(|(name, body)| (init_object(name, body), body))
+        let named = self.names.iter().zip(&self.inits);
+        named.filter_map(|(name, init)| Some((init_object(name, init.as_ref()?), init.as_ref()?)))
     }
 
     /// The segments in the playlists: their numbers, which have no gap, and their bytes in the
@@ -277,21 +296,26 @@ impl HlsWindow {
             title: title.text.clone(),
         });
         let ranges: Vec<_> = ranges.collect();
-        let listed = self.listed().map(|one| PlaylistSegment {
-            uri: format!("{}{SEGMENT_SUFFIX}", one.number),
-            date: self.date(MediaTime(one.number * segment.0)),
-            is_discontinuous: one.is_discontinuous,
-            is_gap: one.bodies.is_empty(),
-        });
-        let listed: Vec<_> = listed.collect();
+        let listed: Vec<_> = self.listed().collect();
         let segment_micros = segment.0 * 1_000_000 / u64::from(self.rate.hz());
-        let playlists = self.names.iter().zip(&self.inits).map(|(name, init)| {
+        let formats = &self.config.formats;
+        let playlists = self.names.iter().zip(&self.inits).zip(formats).map(|(named, format)| {
+            let map = named.1.as_ref().map(|init| init_object(named.0, init).name());
+            let segments: Vec<_> = listed
+                .iter()
+                .map(|one| PlaylistSegment {
+                    uri: format!("{}{}", one.number, format.container.suffix()),
+                    date: self.date(MediaTime(one.number * segment.0)),
+                    is_discontinuous: one.is_discontinuous,
+                    is_gap: one.bodies.is_empty(),
+                })
+                .collect();
             let playlist = MediaPlaylist {
                 segment_micros,
                 media_sequence: first,
                 discontinuity_sequence: self.discontinuities,
-                map: &init_object(name, init).name(),
-                segments: &listed,
+                map: map.as_deref(),
+                segments: &segments,
                 ranges: &ranges,
             };
             HlsBody::new(playlist.write().into_bytes(), false)
@@ -300,7 +324,9 @@ impl HlsWindow {
         let variants = self.config.formats.iter().enumerate();
         let variants: Vec<_> =
             variants.map(|(number, format)| self.variant(number, format)).collect();
-        self.multivariant = HlsBody::new(multivariant_playlist(&variants).into_bytes(), false);
+        let has_maps = self.inits.iter().any(Option::is_some);
+        self.multivariant =
+            HlsBody::new(multivariant_playlist(&variants, has_maps).into_bytes(), false);
     }
 
     fn variant(&self, number: usize, format: &HlsFormat) -> Variant {

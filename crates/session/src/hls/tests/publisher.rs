@@ -82,7 +82,9 @@ impl Target {
 
     fn numbers(&self, rendition: &str) -> Vec<u64> {
         let number = |object: &HlsObject| match object {
-            HlsObject::Segment { rendition: own, number } if **own == *rendition => Some(*number),
+            HlsObject::Segment { rendition: own, number, .. } if **own == *rendition => {
+                Some(*number)
+            }
             _ => None,
         };
         self.objects.keys().filter_map(number).collect()
@@ -361,6 +363,7 @@ fn addresses_are_those_of_the_http_server_and_nothing_else_is_taken_for_one() {
         "../flac/1.m4s",
         "flac/../1.m4s",
         "flac/init-1.mp4",
+        "flac/1.mp4",
         "flac/init-00000000000000FF.mp4",
         "flac/1.m4s.new",
         "flac-a/b/1.m4s",
