@@ -1,13 +1,16 @@
 //! The built server with entries that begin in a moment.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aulos_blackbox::peer::find_or_skip;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::RATE;
 use serde_json::{Value, json};
 
+use crate::mounts::{MountListener, check_frames, complaints, on_air, tone_file};
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
 use crate::wave_recording::WaveRecording;
@@ -36,19 +39,29 @@ fn record(server: &AulosServer, mut ends: impl FnMut() -> bool) -> Vec<i16> {
     recording.left()
 }
 
+/// Frames from the first to the last of the loud source. What the connection still held does not
+/// matter: the end has been sent.
+fn loud_frames(sound: &[i16]) -> usize {
+    let is_loud = |sample: &i16| sample.unsigned_abs() > 3_000;
+    let first = sound.iter().position(is_loud).unwrap();
+    sound.iter().rposition(is_loud).unwrap() - first
+}
+
+/// A quiet source and a loud one.
+const TWO_TONES: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\ntimezone = \"UTC\"\n\
+                         sources = [\"tone://?hz=250&dbfs=-30\", \
+                         { uri = \"tone://?hz=1000&dbfs=-6\", name = \"news\" }]\n\
+                         switch = { crossfade_ms = 0 }\n";
+
 #[test]
 fn an_entry_of_a_reload_lasts_for_its_frames() {
     retry_after_stall("schedule::an_entry_of_a_reload_lasts_for_its_frames", || {
         let _turn = shared_turn();
         let scratch = ScratchDir::new("schedule").unwrap();
-        let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\ntimezone = \"UTC\"\n\
-                      sources = [\"tone://?hz=250&dbfs=-30\", \
-                      { uri = \"tone://?hz=1000&dbfs=-6\", name = \"news\" }]\n\
-                      switch = { crossfade_ms = 0 }\n";
-        let server = AulosServer::start(&scratch, config).unwrap();
+        let server = AulosServer::start(&scratch, TWO_TONES).unwrap();
         let mut rpc = Rpc::connect(server.control);
         let entry = format!("{{ at = \"{}\", for = \"2s\", source = \"news\" }}", date(4));
-        let scheduled = format!("{config}schedule = [{entry}]\n");
+        let scheduled = format!("{TWO_TONES}schedule = [{entry}]\n");
         std::fs::write(scratch.join("aulos.toml"), scheduled).unwrap();
         let reloaded = rpc.call("Aulos.Reload", &Value::Null);
         assert_eq!(reloaded["adjusted"], json!(["default"]), "{reloaded}");
@@ -61,14 +74,11 @@ fn an_entry_of_a_reload_lasts_for_its_frames() {
             }
             station["switch"]["switches"]["schedule"] == 2
         });
-        // What the connection still holds does not matter: the end of the entry has been sent.
-        let loud = |sample: &&i16| sample.unsigned_abs() > 3_000;
-        let first = sound.iter().position(|sample| loud(&sample)).unwrap();
-        let last = sound.iter().rposition(|sample| loud(&sample)).unwrap();
-        println!("{} frames of the entry, active: {active:?}", last - first);
+        let frames = loud_frames(&sound);
+        println!("{frames} frames of the entry, active: {active:?}");
         // The ends lie within a millisecond: the sine begins and ends near zero, its resampler has
         // a delay, and the wall clock is followed.
-        assert!((last - first).abs_diff(2 * RATE) < RATE / 500, "{}", last - first);
+        assert!(frames.abs_diff(2 * RATE) < RATE / 500, "{frames}");
         assert!(active.contains(&(json!("news"), json!("news"))), "{active:?}");
         let kind = json!({ "kind": "schedule" });
         let events = rpc.call("Aulos.GetEvents", &kind).to_string();
@@ -78,6 +88,69 @@ fn an_entry_of_a_reload_lasts_for_its_frames() {
         });
         server.stop().unwrap();
     });
+}
+
+#[test]
+fn a_switch_by_call_lasts_for_its_frames_and_a_cancelled_one_never_begins() {
+    retry_after_stall("schedule::a_switch_by_call_lasts_for_its_frames", || {
+        let _turn = shared_turn();
+        let scratch = ScratchDir::new("switch-at").unwrap();
+        let server = AulosServer::start(&scratch, TWO_TONES).unwrap();
+        let mut rpc = Rpc::connect(server.control);
+        let mut order = |from: f64, until: f64| {
+            let params =
+                json!({ "station": "default", "source": "news", "in_s": from, "for_s": until });
+            rpc.call("Aulos.SwitchAt", &params)
+        };
+        let (answer, other) = (order(2.0, 2.0), order(3_600.0, 60.0));
+        assert_eq!((&answer["source"], &answer["station"]), (&json!("news"), &json!("default")));
+        let place = json!({ "station": "default" });
+        let ids = |rpc: &mut Rpc| {
+            let all = rpc.call("Aulos.GetSwitches", &place)["switches"].clone();
+            all.as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&mut rpc), [answer["id"].clone(), other["id"].clone()]);
+        let cancel = json!({ "station": "default", "id": other["id"] });
+        rpc.call("Aulos.CancelSwitch", &cancel);
+        assert_eq!(ids(&mut rpc), [answer["id"].clone()]);
+        assert!(rpc.answer("Aulos.CancelSwitch", &cancel).get("error").is_some());
+        let sound = record(&server, || station(&mut rpc)["switch"]["switches"]["schedule"] == 2);
+        let frames = loud_frames(&sound);
+        assert!(frames.abs_diff(2 * RATE) < RATE / 500, "{frames}");
+        wait_for("the end of the switch", PATIENCE, || ids(&mut rpc).is_empty());
+        server.stop().unwrap();
+    });
+}
+
+#[test]
+fn a_mount_has_a_schedule_and_its_frames_are_passed_all_the_time() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let Some(mpg123) = find_or_skip("mpg123") else { return };
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("mount-schedule").unwrap();
+    let files = [(300, "-b:a 128k"), (700, "-b:a 128k")]
+        .map(|(hz, arguments)| tone_file(&ffmpeg, &scratch, hz, arguments));
+    let uri = |file: &Path| format!("file://{}?loop=true", text(file));
+    let config = format!(
+        "[[mount]]\nname = \"live.mp3\"\ntimezone = \"UTC\"\nsources = [\
+             {{ name = \"music\", uri = \"{}\" }}, {{ name = \"news\", uri = \"{}\" }}]\n\
+             schedule = [{{ at = \"{}\", for = \"3s\", source = \"news\" }}]\n",
+        uri(&files[0]),
+        uri(&files[1]),
+        date(5)
+    );
+    let server = AulosServer::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    wait_for("the first source", PATIENCE, || on_air(&mut rpc) == ("music".to_owned(), true));
+    let (mut listener, head) = MountListener::connect(server.http, "/live.mp3", "");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    for source in ["news", "music"] {
+        listener.read_until(source, || on_air(&mut rpc) == (source.to_owned(), true));
+    }
+    listener.read_for(Duration::from_secs(1));
+    check_frames(&listener.bytes, &files, [60, 60, 0]);
+    assert_eq!(complaints(&ffmpeg, &mpg123, &listener.bytes, &scratch), "");
+    server.stop().unwrap();
 }
 
 #[test]
