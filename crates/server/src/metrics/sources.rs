@@ -1,6 +1,6 @@
 //! Metrics of sources.
 
-use aulos_control::backend::{FailureCounts, InputState, Loudness, RadioState};
+use aulos_control::backend::{FailureCounts, HlsSourceState, InputState, Loudness, RadioState};
 use aulos_core::{Lufs, Span};
 use aulos_io::srt::SrtFeederState;
 use aulos_session::rtp::RtpInputStatus;
@@ -12,6 +12,8 @@ const STATES: &[&str] =
 const REASONS: &[&str] = &["late", "silent", "dc", "dead_channel", "error", "flap"];
 const RESULTS: &[&str] =
     &["received", "lost", "recovered", "late", "duplicate", "undecodable", "dropped"];
+
+const HLS_RESULTS: &[&str] = &["played", "lost"];
 
 const SRT_RESULTS: &[&str] =
     &["received", "lost", "retransmitted", "dropped", "duplicate", "unreadable", "no_room"];
@@ -37,6 +39,10 @@ pub(super) fn windows(loudness: &Loudness) -> [(&'static str, Option<f64>); 3] {
 
 fn radio<'a>(view: &SourceView<'a>) -> Option<&'a RadioState> {
     view.station.status.radios.get(view.index)?.as_ref()
+}
+
+fn hls<'a>(view: &SourceView<'a>) -> Option<&'a HlsSourceState> {
+    radio(view)?.hls.as_ref()
 }
 
 fn rtp(view: &SourceView<'_>) -> Option<RtpInputStatus> {
@@ -124,6 +130,19 @@ pub(super) const SOURCES: &[Metric] = &[
         "aulos_radio_failures_total",
         "Failed or broken connections of a web radio source.",
         |view, series| series.set(radio(view).map(|radio| radio.failures)),
+    ),
+    counter("aulos_hls_source_segments_total", "Segments of a source over HLS.", |view, series| {
+        if let Some(hls) = hls(view) {
+            for (result, value) in HLS_RESULTS.iter().zip([hls.counts.segments, hls.counts.lost]) {
+                series.with(&[result], value);
+            }
+        }
+    })
+    .labels(&[("result", HLS_RESULTS)]),
+    gauge(
+        "aulos_hls_source_reserve_seconds",
+        "Sound in seconds that a source over HLS holds in reserve.",
+        |view, series| series.set(hls(view).map(|hls| hls.reserve.as_secs_f64())),
     ),
     gauge("aulos_live_source_connected", "1 while a live source sends.", |view, series| {
         let live = view.station.status.live_inputs.get(view.index);
