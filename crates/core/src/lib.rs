@@ -43,7 +43,7 @@ pub use codec::{CODECS, Codec, CodecInfo, StreamContainer, UnknownCodec};
 pub use format::{SampleFormat, UnknownSampleFormat};
 pub use layout::{ChannelLayout, InvalidChannelLayout, MAX_CHANNELS};
 pub use level::{Db, Lufs, Ppm};
-pub use map::{ChannelMap, UnknownChannelMap};
+pub use map::{ChannelMap, ChannelNumber, UnknownChannelMap};
 pub use media::{Frames, MediaTime};
 pub use rate::{InvalidSampleRate, SampleRate};
 pub use reconnect::ReconnectBackoff;

@@ -32,17 +32,20 @@ pub enum FilterType {
     LowPass,
     /// Removes the frequency.
     Notch,
+    /// Turns the phase by 180 degrees at it and leaves every level as it is.
+    AllPass,
 }
 
 impl FilterType {
     /// All filter types.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Peaking,
         Self::LowShelf,
         Self::HighShelf,
         Self::HighPass,
         Self::LowPass,
         Self::Notch,
+        Self::AllPass,
     ];
 
     /// Name in configuration files.
@@ -55,6 +58,7 @@ impl FilterType {
             Self::HighPass => "high-pass",
             Self::LowPass => "low-pass",
             Self::Notch => "notch",
+            Self::AllPass => "all-pass",
         }
     }
 
@@ -71,10 +75,10 @@ impl FilterType {
 pub struct EqualizerBand {
     /// Filter type.
     pub filter_type: FilterType,
-    /// Frequency: the center of a peak or notch, the -3 dB point of a high-pass or low-pass at a q
+    /// Frequency: the center of a peak, notch or all-pass, the -3 dB point of a high-pass or low-pass at a q
     /// of 0.7071, the midpoint of a shelf's slope. 10 Hz to 0.45 times the sample rate.
     pub hz: f64,
-    /// Gain, -24 to +24 dB; ignored by high-pass, low-pass and notch.
+    /// Gain, -24 to +24 dB; ignored by high-pass, low-pass, notch and all-pass.
     pub gain: Db,
     /// Quality factor, 0.1 to 20; higher is narrower.
     pub q: f64,
@@ -85,9 +89,9 @@ pub const MAX_BANDS: usize = 16;
 
 /// Bounds of a band's frequency (the upper one relative to the rate), gain and q.
 const LOWEST_HZ: f64 = 10.0;
-const HIGHEST: f64 = 0.45;
-const GAIN_DB: f64 = 24.0;
-const Q: (f64, f64) = (0.1, 20.0);
+pub(crate) const HIGHEST: f64 = 0.45;
+pub(crate) const GAIN_DB: f64 = 24.0;
+pub(crate) const Q: (f64, f64) = (0.1, 20.0);
 
 impl EqualizerBand {
     /// Checks whether the band is valid at this rate.
@@ -317,15 +321,15 @@ impl FilterCascade {
 
 /// `y[n] = b0 x[n] + b1 x[n-1] + b2 x[n-2] - a1 y[n-1] - a2 y[n-2]`, all divided by a0.
 #[derive(Clone, Copy, Debug)]
-struct Biquad {
-    b: [f64; 3],
-    a: [f64; 2],
+pub(crate) struct Biquad {
+    pub(crate) b: [f64; 3],
+    pub(crate) a: [f64; 2],
 }
 
 impl Biquad {
-    const PASS: Self = Self { b: [1.0, 0.0, 0.0], a: [0.0, 0.0] };
+    pub(crate) const PASS: Self = Self { b: [1.0, 0.0, 0.0], a: [0.0, 0.0] };
 
-    fn design(band: &EqualizerBand, rate: f64) -> Self {
+    pub(crate) fn design(band: &EqualizerBand, rate: f64) -> Self {
         let (sin, cos) = (2.0 * PI * band.hz / rate).sin_cos();
         let alpha = sin / (2.0 * band.q);
         let gain = 10f64.powf(band.gain.get() / 40.0);
@@ -345,8 +349,20 @@ impl Biquad {
                 ([edge, -1.0 - cos, edge], [1.0 + alpha, -2.0 * cos, 1.0 - alpha])
             }
             FilterType::Notch => ([1.0, -2.0 * cos, 1.0], [1.0 + alpha, -2.0 * cos, 1.0 - alpha]),
+            FilterType::AllPass => {
+                ([1.0 - alpha, -2.0 * cos, 1.0 + alpha], [1.0 + alpha, -2.0 * cos, 1.0 - alpha])
+            }
         };
         Self { b: b.map(|b| b / a[0]), a: [a[1] / a[0], a[2] / a[0]] }
+    }
+
+    /// The magnitude of its response at this frequency.
+    pub(crate) fn magnitude(&self, hz: f64, rate: f64) -> f64 {
+        let (sin, cos) = (2.0 * PI * hz / rate).sin_cos();
+        let (sin2, cos2) = (2.0 * sin * cos, 1.0 - 2.0 * sin * sin);
+        let polynomial =
+            |c: [f64; 3]| f64::hypot(c[0] + c[1] * cos + c[2] * cos2, c[1] * sin + c[2] * sin2);
+        polynomial(self.b) / polynomial([1.0, self.a[0], self.a[1]])
     }
 
     /// Low and high shelf differ in the sign of the cosine, and of the middle terms.
@@ -367,9 +383,9 @@ impl Biquad {
 /// How long new bands run muted, and how long the crossfade then takes.
 const FADE: Span = Span::from_millis(50);
 /// Frames that are filtered at once.
-const RUN: usize = 256;
+pub(crate) const RUN: usize = 256;
 /// -600 dB.
-const INAUDIBLE: f64 = 1e-30;
+pub(crate) const INAUDIBLE: f64 = 1e-30;
 
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,7 @@ mod resample;
 mod route;
 pub mod silence;
 mod simd;
+pub mod sound;
 
 pub use comfort::ComfortNoise;
 pub use dither::Dither;

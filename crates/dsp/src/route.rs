@@ -4,7 +4,7 @@ use aulos_core::ChannelMap;
 
 /// Fills `out` with `input` routed by `map`; both interleaved, with the same number of channels, up
 /// to the shorter length. Left is the first channel, right the second or, for mono, the only one;
-/// `Mono` is the average of both.
+/// `Mono` is the average of both. A single channel that the station does not have is silent.
 ///
 /// # Real-time
 /// Does not allocate.
@@ -20,6 +20,13 @@ pub fn route(map: ChannelMap, input: &[f32], out: &mut [f32], channels: usize) {
             ChannelMap::Left => out.fill(left),
             ChannelMap::Right => out.fill(right),
             ChannelMap::Mono => out.fill(0.5 * (left + right)),
+            ChannelMap::Swap => {
+                out.copy_from_slice(frame);
+                (out[0], out[1.min(channels - 1)]) = (right, left);
+            }
+            ChannelMap::Single(number) => {
+                out.fill(frame.get(number.index()).copied().unwrap_or_default());
+            }
         }
     }
 }
@@ -27,6 +34,8 @@ pub fn route(map: ChannelMap, input: &[f32], out: &mut [f32], channels: usize) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::float_cmp, reason = "exact is what is promised")]
+
+    use aulos_core::ChannelNumber;
 
     use super::*;
 
@@ -38,6 +47,10 @@ mod tests {
             (ChannelMap::Left, [1.0, 1.0, 0.25, 0.25]),
             (ChannelMap::Right, [-0.5, -0.5, 0.75, 0.75]),
             (ChannelMap::Mono, [0.25, 0.25, 0.5, 0.5]),
+            (ChannelMap::Swap, [-0.5, 1.0, 0.75, 0.25]),
+            (single(1), [1.0, 1.0, 0.25, 0.25]),
+            (single(2), [-0.5, -0.5, 0.75, 0.75]),
+            (single(3), [0.0; 4]),
         ] {
             let mut out = [9.0; 4];
             route(map, &sound, &mut out, 2);
@@ -45,9 +58,24 @@ mod tests {
         }
     }
 
+    fn single(number: u8) -> ChannelMap {
+        ChannelMap::Single(ChannelNumber::new(number).unwrap())
+    }
+
+    #[test]
+    fn a_channel_of_six_is_on_every_output() {
+        let frame = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let mut out = [9.0; 6];
+        route(single(5), &frame, &mut out, 6);
+        assert_eq!(out, [5.0; 6]);
+        route(ChannelMap::Swap, &frame, &mut out, 6);
+        assert_eq!(out, [2.0, 1.0, 3.0, 4.0, 5.0, 6.0]);
+    }
+
     #[test]
     fn one_channel_is_every_channel() {
-        for map in ChannelMap::ALL {
+        let is_there = |map: &ChannelMap| !matches!(map, ChannelMap::Single(n) if n.index() > 0);
+        for map in ChannelMap::ALL.into_iter().filter(is_there) {
             let mut out = [9.0; 2];
             route(map, &[0.5, -0.5], &mut out, 1);
             assert_eq!(out, [0.5, -0.5], "{map}");

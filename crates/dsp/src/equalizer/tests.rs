@@ -47,6 +47,7 @@ fn prototype(band: &EqualizerBand, hz: f64, rate: f64) -> f64 {
         FilterType::LowPass => ((1.0, 0.0), (1.0 - w * w, w / q)),
         FilterType::HighPass => ((-w * w, 0.0), (1.0 - w * w, w / q)),
         FilterType::Notch => ((1.0 - w * w, 0.0), (1.0 - w * w, w / q)),
+        FilterType::AllPass => ((1.0 - w * w, -w / q), (1.0 - w * w, w / q)),
         FilterType::Peaking => ((1.0 - w * w, w * a / q), (1.0 - w * w, w / (a * q))),
         FilterType::LowShelf => {
             ((a * (a - w * w), a * a.sqrt() / q * w), (1.0 - a * w * w, a.sqrt() / q * w))

@@ -3,6 +3,7 @@
 use aulos_blackbox::alloc::calls;
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, Ppm, SampleFormat, SampleRate};
 use aulos_dsp::g711::{self, G711Law};
+use aulos_dsp::sound::{Headroom, SoundChain, SoundPreset, SoundProcessor, SoundProgram};
 use aulos_dsp::{Crossfade, GainRamp, LevelMeter, Limiter, Resampler, convert, mix_in, remix};
 use aulos_dsp::{g722, linear_pcm, meter};
 
@@ -43,6 +44,28 @@ fn nothing_allocates_after_construction() {
     // The counter works: construction does allocate.
     drop(LevelMeter::new(SampleRate::HZ_44100, 1));
     assert_eq!(calls(), before + 2);
+}
+
+#[test]
+fn the_sound_of_a_client_does_not_allocate_and_its_changes_neither() {
+    let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::STEREO);
+    let mut processor = SoundProcessor::new(rate, layout, &SoundProgram::identity());
+    let programs: Vec<SoundProgram> = SoundPreset::ALL
+        .iter()
+        .flat_map(|preset| Headroom::ALL.map(|headroom| (preset.chain(), headroom)))
+        .map(|(chain, headroom)| SoundChain { headroom, ..chain.unwrap_or_default() })
+        .map(|chain| SoundProgram::new(&chain, rate, Db::new(-1.0)))
+        .collect();
+    let mut sound = vec![0.5f32; 2 * 960];
+    let before = calls();
+    for (step, program) in programs.iter().cycle().take(300).enumerate() {
+        if step % 7 == 0 {
+            processor.set(program);
+        }
+        processor.process(&mut sound);
+        sound.fill(0.5);
+    }
+    assert_eq!(calls(), before);
 }
 
 #[test]
