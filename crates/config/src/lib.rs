@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod client_sound;
 mod cluster;
 mod env;
 mod hooks;

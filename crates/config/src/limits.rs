@@ -52,6 +52,8 @@ pub const SILENCE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 pub const SILENCE_S: RangeInclusive<f64> = 0.1..=86_400.0;
 /// A higher gain points to a wrong unit; a very quiet source should be normalized.
 pub const GAIN_DB: RangeInclusive<f64> = -60.0..=20.0;
+/// Sounds of clients: each is one of the outputs of a station, which are 64.
+pub const MAX_SOUNDS: RangeInclusive<u32> = 0..=32;
 /// Snapcast's volume scale.
 pub const VOLUME: RangeInclusive<u32> = 0..=100;
 /// A client has about ten series, each of some hundred bytes in every scrape.
@@ -205,6 +207,12 @@ pub const FALL_DB_S: RangeInclusive<f64> = 0.1..=60.0;
 pub const GATE_LUFS: RangeInclusive<f64> = -70.0..=-20.0;
 /// Memory of the normalizer.
 pub const MEMORY_S: RangeInclusive<u32> = 10..=600;
+/// Preamplification of a client's sound.
+pub const PREAMP_DB: RangeInclusive<f64> = -40.0..=40.0;
+/// Gain of one channel of a client.
+pub const CHANNEL_GAIN_DB: RangeInclusive<f64> = -24.0..=24.0;
+/// Delay of one channel of a client.
+pub const CHANNEL_DELAY_MS: RangeInclusive<f64> = 0.0..=100.0;
 /// Gain of an equalizer band.
 pub const BAND_GAIN_DB: RangeInclusive<f64> = -24.0..=24.0;
 /// Quality factor of an equalizer band.

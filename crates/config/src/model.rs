@@ -15,8 +15,8 @@ use crate::keys::values::{OneOrMore, TextOrNumber};
 use crate::keys::{NamedEnum, keys};
 use crate::limits::{
     BUFFER_MS, BURST_KB, CHUNK_MS, CLIENT_SERIES, CROSSFADE_MS, FAILBACK_DELAY_S, GAIN_DB,
-    INPUT_BUFFER_MS, MAX_DURATION_S, MAX_LISTENERS, MAX_LOSS_S, SILENCE_DBFS, SILENCE_S,
-    TIMEOUT_MS, VOLUME,
+    INPUT_BUFFER_MS, MAX_DURATION_S, MAX_LISTENERS, MAX_LOSS_S, MAX_SOUNDS, SILENCE_DBFS,
+    SILENCE_S, TIMEOUT_MS, VOLUME,
 };
 use crate::mqtt::MqttConfig;
 use crate::problem::ConfigValue;
@@ -160,12 +160,14 @@ keys! {
         plugins_by_rpc: bool = false;
     }
 
-    /// Volumes of clients.
+    /// Volumes and sounds of clients.
     pub(crate) struct ClientsConfig {
         /// Volume of a new client.
         initial_volume: u8 = 100, range VOLUME, "percent";
         /// Upper limit of every volume.
         volume_cap: u8 = 100, range VOLUME, "percent";
+        /// Different sounds of clients that are processed at the same time, on all stations.
+        max_sounds: u16 = 16, range MAX_SOUNDS, "";
     }
 
     /// Announcements by mDNS. Ports that other machines cannot reach are never announced.

@@ -67,6 +67,7 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         clients: ClientSettings {
             initial_volume: config.clients.initial_volume,
             volume_cap: config.clients.volume_cap,
+            max_sounds: config.clients.max_sounds,
         },
         mdns: mdns(&config.mdns, problems),
         sendspin: sendspin::resolve(&config.sendspin, &config.listen.address.value, problems),

@@ -164,13 +164,15 @@ pub struct ListenerAuth {
     pub remove: Option<Webhook>,
 }
 
-/// Volumes of clients, 0 to 100.
+/// Volumes of clients, 0 to 100, and their sounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
     /// The volume of a new client.
     pub initial_volume: u8,
     /// Upper limit of all volumes.
     pub volume_cap: u8,
+    /// How many different sounds clients can have at the same time.
+    pub max_sounds: u16,
 }
 
 /// Sendspin players.

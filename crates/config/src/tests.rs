@@ -1,6 +1,7 @@
 //! The messages for wrong configurations are kept in `tests/golden/*.txt`;
 //! `AULOS_BLESS=1 cargo test -p aulos` rewrites them.
 
+mod client_sound;
 mod hls;
 mod hooks;
 mod insert;

@@ -35,6 +35,8 @@ pub enum Notice {
     ClientName(String),
     /// A client's channel map has changed.
     ChannelMap(String),
+    /// A client's sound has changed.
+    Sound(String),
     /// A group's mute has changed.
     Mute(String),
     /// A group's station has changed.

@@ -8,6 +8,7 @@
 use core::fmt;
 
 use aulos_core::{Block, Instant, MediaTime, Timeline};
+use aulos_dsp::sound::SoundProgram;
 use aulos_rt::Pool;
 use aulos_rt::ring::Producer;
 
@@ -185,6 +186,17 @@ impl OutputBus {
                 BusOutput::Rendition(rendition) => rendition.send(block, now, times, status),
                 BusOutput::Overlay(overlay) => overlay.send(block, now, times, status, report),
                 BusOutput::Tap(_) | BusOutput::RecordTap(_) | BusOutput::AirTap(_) => {}
+            }
+        }
+    }
+
+    /// Changes the sound of the rendition of this number.
+    pub(crate) fn set_sound(&mut self, number: u64, program: &SoundProgram) {
+        for (other, output) in &mut self.outputs {
+            if let BusOutput::Rendition(rendition) = output
+                && *other == number
+            {
+                rendition.set_sound(program);
             }
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use aulos_core::{Block, ChannelMap, Chunk, Frames, HEADROOM, Instant, MediaTime, SampleSpec};
 use aulos_dsp::route;
+use aulos_dsp::sound::{SoundProcessor, SoundProgram};
 use aulos_rt::ring::Producer;
 use aulos_rt::{Pool, Pooled};
 
@@ -25,6 +26,13 @@ pub(crate) use stamps::QuantumTime;
 /// user passes in that of its sessions.
 pub type WriteHeader = fn(&mut [u8], Instant, Instant, usize) -> usize;
 
+/// The channels and the sound of some clients.
+struct ClientStage {
+    map: ChannelMap,
+    sound: Option<Box<SoundProcessor>>,
+    block: Block,
+}
+
 /// Encodes blocks, and passes each chunk to every reactor.
 pub struct Rendition {
     encoder: Box<dyn Encoder>,
@@ -32,8 +40,8 @@ pub struct Rendition {
     outputs: Vec<Producer<TimedChunk>>,
     write_header: WriteHeader,
     demand: Demand,
-    /// The channel map and the mapped block; `None` for an unmapped rendition.
-    routed: Option<(ChannelMap, Block)>,
+    /// What makes it differ from the station's audio.
+    client: Option<ClientStage>,
     /// `None` for a rendition that only encodes.
     pass_through: Option<PassThrough>,
 }
@@ -51,7 +59,7 @@ impl Rendition {
         write_header: WriteHeader,
     ) -> Self {
         let demand = Demand::always();
-        Self { encoder, pool, outputs, write_header, demand, routed: None, pass_through: None }
+        Self { encoder, pool, outputs, write_header, demand, client: None, pass_through: None }
     }
 
     /// The same for readers that may be absent: meanwhile it is encoded with the least work. It
@@ -65,11 +73,39 @@ impl Rendition {
     /// The same with mapped channels, of blocks of up to `quantum`.
     #[must_use]
     pub fn with_channel_map(mut self, map: ChannelMap, quantum: Frames) -> Self {
-        let spec = self.encoder.spec();
-        let samples = quantum.as_usize() * spec.layout.channels();
-        let block = Block::with_capacity(spec.rate, spec.layout, samples);
-        self.routed = (map != ChannelMap::Stereo).then_some((map, block));
+        if map != ChannelMap::Stereo {
+            self.client_stage(quantum).map = map;
+        }
         self
+    }
+
+    /// The same with the sound of a client, which [`Self::set_sound`] changes.
+    #[must_use]
+    pub fn with_sound(mut self, program: &SoundProgram, quantum: Frames) -> Self {
+        let SampleSpec { rate, layout, .. } = self.encoder.spec();
+        let processor = SoundProcessor::new(rate, layout, program);
+        self.client_stage(quantum).sound = Some(Box::new(processor));
+        self
+    }
+
+    fn client_stage(&mut self, quantum: Frames) -> &mut ClientStage {
+        let SampleSpec { rate, layout, .. } = self.encoder.spec();
+        let samples = quantum.as_usize() * layout.channels();
+        self.client.get_or_insert_with(|| ClientStage {
+            map: ChannelMap::Stereo,
+            sound: None,
+            block: Block::with_capacity(rate, layout, samples),
+        })
+    }
+
+    /// Changes the sound, with a cross-fade; one that was made without stays as it is.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub(crate) fn set_sound(&mut self, program: &SoundProgram) {
+        if let Some(sound) = self.client.as_mut().and_then(|client| client.sound.as_mut()) {
+            sound.set(program);
+        }
     }
 
     /// The format of its samples.
@@ -99,14 +135,9 @@ impl Rendition {
             return;
         };
         let duration = block.frames();
-        let block = match &mut self.routed {
-            None => block,
-            Some((map, routed)) => {
-                routed.reset(block.rate(), block.layout());
-                routed.resize(duration);
-                route(*map, block.samples(), routed.samples_mut(), block.layout().channels());
-                routed
-            }
+        let (block, latency) = match &mut self.client {
+            None => (block, Frames::ZERO),
+            Some(client) => client.process(block),
         };
         bytes.clear();
         bytes.resize(HEADROOM, 0);
@@ -125,7 +156,8 @@ impl Rendition {
         }
         let timestamp = match &mut self.pass_through {
             Some(stamps) => stamps.place(timestamp, self.encoder.spec().rate.span(duration)),
-            None => timestamp,
+            // What the limiter delays is played that much earlier.
+            None => timestamp - self.encoder.spec().rate.span(latency),
         };
         self.fan_out(bytes, (pts, duration), (now, timestamp), (None, None), status);
         status.chunks += 1;
@@ -154,9 +186,24 @@ impl Rendition {
     }
 }
 
+impl ClientStage {
+    /// The audio of the clients, and the frames by which it is late.
+    fn process(&mut self, station: &Block) -> (&Block, Frames) {
+        let Self { map, sound, block } = self;
+        block.reset(station.rate(), station.layout());
+        block.resize(station.frames());
+        route(*map, station.samples(), block.samples_mut(), station.layout().channels());
+        let latency = sound.as_mut().map_or(Frames::ZERO, |sound| {
+            sound.process(block.samples_mut());
+            sound.latency()
+        });
+        (block, latency)
+    }
+}
+
 impl core::fmt::Debug for Rendition {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let map = self.routed.as_ref().map(|(map, _)| *map);
+        let map = self.client.as_ref().map(|client| client.map);
         f.debug_struct("Rendition").field("map", &map).finish_non_exhaustive()
     }
 }

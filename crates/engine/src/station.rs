@@ -218,6 +218,10 @@ impl Station {
                     self.loudness_processor.set_bands(&bands);
                     port.reply(StationReply::Bands(bands));
                 }
+                StationCommand::Sound(output, program) => {
+                    output_bus.set_sound(output, &program);
+                    port.reply(StationReply::Sound(program));
+                }
                 StationCommand::Play(announcement) => self.announcement_mixer.play(announcement),
                 StationCommand::PlayOn(overlay, announcement) => {
                     match output_bus.overlay(overlay) {

@@ -11,6 +11,7 @@ mod announce;
 mod announce_url;
 mod book;
 mod channel_map;
+mod client_sound;
 mod clients;
 mod command_line;
 mod common;

@@ -4,10 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use aulos_config::ResolvedConfig;
-use aulos_control::backend::{SessionCommand, SessionId};
+use aulos_control::backend::{ClientSound, SessionCommand, SessionId};
 
 use crate::common::{Server, TWO_STATIONS, eventually, resolve, scratch, settings};
-use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 
 /// A configuration as a reload reads it: with the folder that this server began with.
@@ -74,7 +73,8 @@ fn clients_of_a_removed_station_move_to_the_default_station() {
     let moved = |station| SessionCommand::MoveClient {
         session: SessionId(1),
         station,
-        map: ChannelMap::Stereo,
+        sound: ClientSound::default(),
+        continues: false,
     };
     assert_eq!(server.backend.commands.lock().unwrap().last(), Some(&moved(2)));
     assert_eq!(reload(&server, TWO_STATIONS), nothing_but(json!({ "removed": ["attic"] })));

@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Waker};
 use crate::common::{FakeBackend, TWO_STATIONS, golden, hello, resolve, scratch, script, settings};
 use aulos_control::access::Role;
 use aulos_control::backend::{
-    KickReason, Loudness, ReactorEvent, SessionCommand, SessionId, StationReport, StationState,
+    ClientSound, KickReason, Loudness, ReactorEvent, SessionCommand, SessionId, StationReport,
+    StationState,
 };
 use aulos_control::registry::store::SavedState;
 use aulos_control::{
     Caller, Control, ControlOptions, ControlParts, HostInfo, Inbox, Notification, registry_for,
 };
-use aulos_core::{ChannelMap, Lufs};
+use aulos_core::Lufs;
 use aulos_io::reactor::SessionEndCause;
 use aulos_proto::snap::wire::ClientInfo;
 use aulos_server::relay::RtpRelayManager;
@@ -366,7 +367,12 @@ fn the_audio_backend_gets_every_change_and_nothing_else() {
         [
             set(false, 1_000),
             set(false, 400),
-            SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+            SessionCommand::MoveClient {
+                session,
+                station: 1,
+                sound: ClientSound::default(),
+                continues: false
+            },
             set(true, 400),
             SessionCommand::Kick { session, cause: KickReason::Deleted },
         ]
@@ -392,7 +398,12 @@ fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
         *backend.commands.lock().unwrap(),
         [
             SessionCommand::SetSettings { session, settings },
-            SessionCommand::MoveClient { session, station: 0, map: ChannelMap::Stereo }
+            SessionCommand::MoveClient {
+                session,
+                station: 0,
+                sound: ClientSound::default(),
+                continues: false
+            }
         ]
     );
 }

@@ -5,8 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use crate::common::{Server, TWO_STATIONS, eventually, player, resolve, scratch, script};
-use aulos_control::backend::{SessionCommand, SessionId, StationReport};
-use aulos_core::ChannelMap;
+use aulos_control::backend::{ClientSound, SessionCommand, SessionId, StationReport};
 use serde_json::{Value, json};
 
 fn stream(server: &Server, id: &str) -> Option<Value> {
@@ -47,7 +46,8 @@ fn music_assistant_adds_plays_and_removes_a_stream() {
     let moved = |station| SessionCommand::MoveClient {
         session: SessionId(1),
         station,
-        map: ChannelMap::Stereo,
+        sound: ClientSound::default(),
+        continues: false,
     };
     assert_eq!(server.backend.commands.lock().unwrap().last(), Some(&moved(2)));
     // Removed while it is played: whoever plays it goes to the default one, and hears of it.

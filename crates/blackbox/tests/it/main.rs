@@ -23,6 +23,7 @@ mod calls;
 mod capture;
 mod children;
 mod cli;
+mod client_sound;
 mod cluster;
 mod cluster_control;
 mod command_faults;

@@ -68,14 +68,7 @@ impl ProcessingSettings {
     /// The equalizer bands.
     #[must_use]
     pub fn equalizer_json(&self) -> Json {
-        let band = |band: &EqualizerBand| {
-            let mut json = json!({ "type": band.filter_type.name(), "hz": band.hz, "q": band.q });
-            if band.filter_type.has_gain() {
-                json["gain_db"] = json!(band.gain.get());
-            }
-            json
-        };
-        self.equalizer.iter().map(band).collect()
+        bands_json(&self.equalizer)
     }
 
     /// Applies a `normalize` value from a controller: true, false or null, a preset, or the keys to
@@ -166,6 +159,18 @@ keys! {
         /// Quality factor; higher is narrower.
         q: ConfigValue<f64> = core::f64::consts::FRAC_1_SQRT_2, range BAND_Q, "";
     }
+}
+
+/// Bands as controllers see them.
+pub(crate) fn bands_json(bands: &[EqualizerBand]) -> Json {
+    let band = |band: &EqualizerBand| {
+        let mut json = json!({ "type": band.filter_type.name(), "hz": band.hz, "q": band.q });
+        if band.filter_type.has_gain() {
+            json["gain_db"] = json!(band.gain.get());
+        }
+        json
+    };
+    bands.iter().map(band).collect()
 }
 
 /// Reads one key from JSON; null leaves the default.

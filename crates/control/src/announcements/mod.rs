@@ -2,11 +2,12 @@
 
 pub(crate) mod calls;
 
-use aulos_core::ChannelMap;
 use aulos_engine::announce::Ducking;
 use serde_json::{Value, json};
 
-use crate::backend::{AnnouncementEvent, AnnouncementOutcome, AnnouncementTarget, SessionId};
+use crate::backend::{
+    AnnouncementEvent, AnnouncementOutcome, AnnouncementTarget, ClientSound, SessionId,
+};
 use crate::clients::registry::Registry;
 use crate::effects::Effects;
 
@@ -118,13 +119,13 @@ impl Announcements {
     }
 }
 
-/// The sessions of a target's connected clients, with their channel maps; `None` if the target does
+/// The sessions of a target's connected clients, with their sounds; `None` if the target does
 /// not play the station of this number.
 pub(crate) fn sessions(
     registry: &Registry,
     number: usize,
     target: &AnnouncementTarget,
-) -> Option<Vec<(SessionId, ChannelMap)>> {
+) -> Option<Vec<(SessionId, ClientSound)>> {
     let (group, only) = match target {
         AnnouncementTarget::Station => return None,
         AnnouncementTarget::Group(id) => (registry.table.group(id)?, None),
@@ -133,7 +134,7 @@ pub(crate) fn sessions(
     registry.stations.find(&group.station).filter(|(own, _)| *own == number)?;
     let members = registry.table.members(&group.id);
     let named = members.filter(|client| only.is_none_or(|only| client.id == *only));
-    Some(named.flat_map(|client| client.sessions().map(|one| (one, client.map))).collect())
+    Some(named.flat_map(|client| client.sessions().map(|one| (one, client.sound()))).collect())
 }
 
 /// The ids of the connected clients for which an announcement was.

@@ -1,12 +1,12 @@
 //! Announcements, and what happens to them.
 
 use aulos_config::SourceConfig;
-use aulos_core::{ChannelMap, Db, Lufs};
+use aulos_core::{Db, Lufs};
 use aulos_engine::announce::Ducking;
 use aulos_proto::http::HttpUrl;
 use aulos_session::radio::HostRule;
 
-use super::SessionId;
+use super::{ClientSound, SessionId};
 
 /// An announcement over a station's programme.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,10 +40,10 @@ pub enum AnnouncementTarget {
     Client(String),
 }
 
-/// The sessions of the connected clients of a target, and the channels that each plays: `None` if
+/// The sessions of the connected clients of a target, and what each plays: `None` if
 /// the target does not play the station of this number.
 pub type TargetSessions<'a> =
-    dyn Fn(usize, &AnnouncementTarget) -> Option<Vec<(SessionId, ChannelMap)>> + 'a;
+    dyn Fn(usize, &AnnouncementTarget) -> Option<Vec<(SessionId, ClientSound)>> + 'a;
 
 /// Where the sound of an announcement comes from.
 #[derive(Clone, Debug, PartialEq)]

@@ -34,7 +34,7 @@ use aulos_config::{
     Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, RtpOutputSettings,
     StationSettings,
 };
-use aulos_core::{ChannelMap, MediaTime, Span};
+use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
@@ -67,7 +67,7 @@ pub use recording::{LogHead, RecorderState, RecordingEventKind, StationRecorderE
 pub use relay::{RelayChanges, RelayControl};
 #[cfg(test)]
 pub(crate) use session::test_events;
-pub use session::{CommandQueueFull, KickReason, SessionCommand};
+pub use session::{ActiveSound, ClientSound, CommandQueueFull, KickReason, SessionCommand};
 pub use status::{
     DjInfo, DjStatus, Latency, PassStatus, ProgrammeEvent, RtpDestinationStatus, SourceState,
     StationPosition, StationReport, StationState,
@@ -214,9 +214,9 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// What happened on all stations since the last call; called about ten times a second.
     fn programme_events(&self) -> Vec<ProgrammeEvent>;
 
-    /// Keeps the channel-mapped renditions in use, by station and map; others are ended. Called
-    /// about ten times a second.
-    fn retain_channel_maps(&self, wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>);
+    /// Keeps the renditions of client sounds in use; others are ended. Called about ten times a
+    /// second.
+    fn retain_sounds(&self, wanted: &dyn Fn() -> Vec<ActiveSound>);
 
     /// Tasks for the control runtime to run; called about ten times a second.
     fn take_background_tasks(&self) -> Vec<BackgroundTask>;

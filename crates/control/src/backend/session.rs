@@ -1,11 +1,44 @@
 //! Commands for the sessions of clients.
 
+use std::sync::Arc;
+
 use aulos_core::ChannelMap;
+use aulos_dsp::sound::SoundChain;
 use aulos_io::reactor::SessionId;
 use aulos_proto::snap::wire::ServerSettings;
 
+/// What a client plays of its station. Clients of a station with equal ones share an encoding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "it is there to be compared")]
+pub struct ClientSound {
+    /// The channels.
+    pub map: ChannelMap,
+    /// Their processing.
+    pub chain: Option<Arc<SoundChain>>,
+}
+
+impl ClientSound {
+    /// Whether these are the station's own chunks.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.map == ChannelMap::Stereo && self.chain.is_none()
+    }
+}
+
+/// A session that plays something else than its station's own chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "it is there to be taken apart")]
+pub struct ActiveSound {
+    /// The session.
+    pub session: SessionId,
+    /// The station's number.
+    pub station: usize,
+    /// What it plays.
+    pub sound: ClientSound,
+}
+
 /// Commands to the audio side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
     /// Sends the settings; the first ones answer the Hello.
     SetSettings {
@@ -21,8 +54,11 @@ pub enum SessionCommand {
         /// The station's number: its index in `ResolvedConfig::stations`, or the result of
         /// [`AudioBackend::add_station`](super::AudioBackend::add_station).
         station: usize,
-        /// The channels that the client plays.
-        map: ChannelMap,
+        /// What the client plays of it.
+        sound: ClientSound,
+        /// Whether it plays the station and the same channels of it already, and continues without
+        /// a gap.
+        continues: bool,
     },
     /// Ends the session.
     Kick {
@@ -63,7 +99,7 @@ pub enum KickReason {
 }
 
 /// The command queue was full; the command is returned and should be tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandQueueFull(pub SessionCommand);
 
 /// Events of sessions, for tests.

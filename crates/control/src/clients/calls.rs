@@ -46,7 +46,9 @@ pub(crate) fn set_cap(context: &mut CallContext<'_>, params: &Params<'_>) -> Met
 pub(crate) fn set_map(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let id = params.text("client")?;
     let map = params.text("map")?.parse::<ChannelMap>();
-    let map = map.map_err(|_| params.invalid("map", &"stereo, left, right or mono"))?;
+    let map = map.map_err(|_| {
+        params.invalid("map", &"swap, a channel's number, stereo, left, right or mono")
+    })?;
     let effects = context.subjects.clients.registry.set_map(id, map)?;
     context.push_effects(effects);
     Ok(json!({ "map": map.name() }).into())

@@ -6,6 +6,7 @@ mod greetings;
 pub(crate) mod log;
 mod outbox;
 pub mod registry;
+pub(crate) mod sound_calls;
 
 use std::collections::HashSet;
 use std::net::IpAddr;

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use aulos_core::ChannelMap;
-
 use crate::backend::{
-    AudioBackend, CommandQueueFull, KickReason, ServerSettings, SessionCommand, SessionId,
+    AudioBackend, ClientSound, CommandQueueFull, KickReason, ServerSettings, SessionCommand,
+    SessionId,
 };
 
 /// Sessions in the order of their first pending command, with the newest command of each kind per
@@ -20,12 +19,13 @@ pub(super) struct Outbox {
 
 /// The pending commands of one session. Settings go before the station, because a client needs its
 /// buffer length before the codec header. Nothing follows a kick.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct PendingCommands {
     sequence: u64,
     kick: Option<KickReason>,
     settings: Option<ServerSettings>,
-    station: Option<(usize, ChannelMap)>,
+    /// The station, its sound, and whether the session continues.
+    station: Option<(usize, ClientSound, bool)>,
 }
 
 impl Outbox {
@@ -39,8 +39,10 @@ impl Outbox {
         });
         match command {
             SessionCommand::SetSettings { settings, .. } => waiting.settings = Some(settings),
-            SessionCommand::MoveClient { station, map, .. } => {
-                waiting.station = Some((station, map));
+            SessionCommand::MoveClient { station, sound, continues, .. } => {
+                // A session that has not begun has nothing to continue.
+                let joins = waiting.station.as_ref().is_some_and(|(_, _, continues)| !continues);
+                waiting.station = Some((station, sound, continues && !joins));
             }
             SessionCommand::Kick { cause, .. } => waiting.kick = Some(cause),
         }
@@ -70,7 +72,7 @@ impl Outbox {
 }
 
 impl PendingCommands {
-    const fn take(&mut self, session: SessionId) -> Option<SessionCommand> {
+    fn take(&mut self, session: SessionId) -> Option<SessionCommand> {
         if let Some(cause) = self.kick.take() {
             (self.settings, self.station) = (None, None);
             return Some(SessionCommand::Kick { session, cause });
@@ -78,16 +80,21 @@ impl PendingCommands {
         if let Some(settings) = self.settings.take() {
             return Some(SessionCommand::SetSettings { session, settings });
         }
-        match self.station.take() {
-            Some((station, map)) => Some(SessionCommand::MoveClient { session, station, map }),
-            None => None,
-        }
+        let station = self.station.take();
+        station.map(|(station, sound, continues)| SessionCommand::MoveClient {
+            session,
+            station,
+            sound,
+            continues,
+        })
     }
 
-    const fn put_back(&mut self, command: SessionCommand) {
+    fn put_back(&mut self, command: SessionCommand) {
         match command {
             SessionCommand::SetSettings { settings, .. } => self.settings = Some(settings),
-            SessionCommand::MoveClient { station, map, .. } => self.station = Some((station, map)),
+            SessionCommand::MoveClient { station, sound, continues, .. } => {
+                self.station = Some((station, sound, continues));
+            }
             SessionCommand::Kick { cause, .. } => self.kick = Some(cause),
         }
     }

@@ -38,7 +38,7 @@ use crate::backend::{Hello, ProgrammeEvent, ReactorEvent, StationPosition};
 use crate::clients::Clients;
 use crate::clients::log::log_refused_login;
 use crate::clients::registry::store::{SavedState, Snapshot};
-use crate::clients::registry::{MAX_CLIENTS, Registry, StationInfo, active_maps};
+use crate::clients::registry::{MAX_CLIENTS, Registry, StationInfo, active_sounds};
 use crate::cluster::settings_sync::{MAX_APPLIED, SettingsSync};
 use crate::effects::{Effects, Notice};
 use crate::events::EventLog;
@@ -243,7 +243,7 @@ impl Control {
         shared_settings.send_changes(link, &clients.registry, &changed);
         clients.send_greetings(changed, !self.access.rules().requires_login(), &*self.backend);
         let registry = &clients.registry;
-        self.backend.retain_channel_maps(&|| active_maps(registry));
+        self.backend.retain_sounds(&|| active_sounds(registry));
         self.backend.move_announced(&|number, target| sessions(registry, number, target));
         self.backend.reap_ended();
         let Subjects { clients, stations, rooms, .. } = subjects;

@@ -3,6 +3,7 @@
 use aulos_engine::announce::{DEFAULT_DUCK, DEFAULT_RELEASE, MAX_DUCK, MAX_RELEASE, MIN_DUCK};
 use serde_json::json;
 
+use super::client_sound::CHANNEL_MAPS;
 use crate::access::Role;
 use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType, Presence};
@@ -246,10 +247,7 @@ pub(crate) const VOLUME: &[Method] = &[
         "Set which channels of its stream a client plays",
         clients::calls::set_map,
     )
-    .params(&[
-        CLIENT,
-        Param::required("map", ParamType::Word(&["stereo", "left", "right", "mono"]), ""),
-    ])
+    .params(&[CLIENT, Param::required("map", ParamType::Word(CHANNEL_MAPS), "")])
     .returns(&[("map", "string")])
     .notifies(&["Aulos.OnChannelMapChanged"]),
 ];

@@ -12,6 +12,7 @@ pub(crate) mod roles;
 pub(crate) mod rpc;
 
 mod aulos;
+mod client_sound;
 mod logs;
 mod recordings;
 mod sendspin;
@@ -22,7 +23,7 @@ use crate::methods::method::Method;
 pub use aulos::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
 
 /// All methods, by subject, in the order of the reference.
-pub(crate) const SECTIONS: [(&str, &[Method]); 16] = [
+pub(crate) const SECTIONS: [(&str, &[Method]); 17] = [
     ("Server", snapcast::SERVER),
     ("Clients", snapcast::CLIENTS),
     ("Groups", snapcast::GROUPS),
@@ -31,6 +32,7 @@ pub(crate) const SECTIONS: [(&str, &[Method]); 16] = [
     ("Events", aulos::EVENTS),
     ("Loudness and equalizer", aulos::SOUND),
     ("Volume and channels", aulos::VOLUME),
+    ("Sound of clients", client_sound::CLIENT_SOUND),
     ("Presets", aulos::PRESETS),
     ("Sources and hooks", aulos::SOURCES),
     ("Switches at a time", switches::SWITCHES),

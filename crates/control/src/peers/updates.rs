@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use aulos_config::client_sound::chain_json;
 use serde_json::{Value, json};
 
 use super::notification::{Notification, NotificationKind};
@@ -205,6 +206,7 @@ fn is_known(registry: &Registry, notice: &Notice) -> bool {
         | Notice::Volume(id)
         | Notice::Latency(id)
         | Notice::ChannelMap(id)
+        | Notice::Sound(id)
         | Notice::ClientName(id) => registry.table.client(id).is_some(),
         Notice::Mute(id) | Notice::Stream(id) | Notice::GroupName(id) => {
             registry.table.group(id).is_some()
@@ -233,6 +235,10 @@ fn render(registry: &Registry, notice: &Notice) -> Option<(&'static str, Value)>
         Notice::ChannelMap(id) => {
             let map = known(id).map(|client| client.map.name());
             ("Aulos.OnChannelMapChanged", json!({ "client": id, "map": map }))
+        }
+        Notice::Sound(id) => {
+            let chain = known(id).and_then(|client| client.chain.as_deref()).map(chain_json);
+            ("Aulos.OnSoundChanged", json!({ "client": id, "chain": chain }))
         }
         Notice::ClientName(id) => {
             ("Client.OnNameChanged", json!({ "id": id, "name": known(id).map(|one| &one.name) }))

@@ -4,6 +4,7 @@
 use aulos_core::{ChannelLayout, Db, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_dsp::equalizer::{EqualizerBand, InvalidBand, MAX_BANDS};
 use aulos_dsp::normalize::{LookAhead, Normalizer, NormalizerError};
+use aulos_dsp::sound::SoundProgram;
 use aulos_rt::LatestReader;
 
 use crate::announce::{
@@ -110,6 +111,7 @@ impl StationHandle {
                 }
                 StationReply::Chain(chain) => drop(chain),
                 StationReply::Bands(bands) => drop(bands),
+                StationReply::Sound(program) => drop(program),
             }
         }
         self.port.flush();
@@ -235,6 +237,12 @@ impl StationHandle {
         Ok(())
     }
 
+    /// Changes the sound of a rendition that was made with one; `output` is the number that
+    /// [`StationHandle::add_output`] has returned. An unknown number is ignored.
+    pub fn set_sound(&mut self, output: u64, program: SoundProgram) {
+        self.port.send(StationCommand::Sound(output, Box::new(program)));
+    }
+
     /// The announcements that have not ended. [`StationHandle::handle_timeout`] starts them.
     pub const fn announcements(&mut self) -> &mut AnnouncementQueue {
         &mut self.announcements
@@ -278,6 +286,8 @@ pub(super) enum StationCommand {
     RemoveOutput(u64),
     Loudness(ProcessorCommand),
     Equalizer(Box<[EqualizerBand]>),
+    /// Changes the sound of the rendition of this number.
+    Sound(u64, Box<SoundProgram>),
     Play(Box<Announcement>),
     /// Plays an announcement on the overlay of this number.
     PlayOn(u64, Box<Announcement>),
@@ -289,6 +299,7 @@ impl Message for StationCommand {
         match self {
             Self::AddOutput(..)
             | Self::Equalizer(_)
+            | Self::Sound(..)
             | Self::Loudness(ProcessorCommand::Replace(Some(_))) => 1,
             Self::Play(_) | Self::PlayOn(..) => announce::REPORTS,
             Self::ResetLoudness
@@ -305,7 +316,8 @@ impl Message for StationCommand {
         match (self, older) {
             (Self::Loudness(new), Self::Loudness(older)) => new.supersedes(older),
             (Self::RemoveOutput(new), Self::RemoveOutput(older))
-            | (Self::Cancel(new), Self::Cancel(older)) => new == older,
+            | (Self::Cancel(new), Self::Cancel(older))
+            | (Self::Sound(new, _), Self::Sound(older, _)) => new == older,
             (Self::ResetLoudness, Self::ResetLoudness)
             | (Self::Prefer(_), Self::Prefer(_))
             | (Self::Schedule(_), Self::Schedule(_))
@@ -324,6 +336,7 @@ pub(super) enum StationReply {
     Output(u64, BusOutput),
     Chain(Box<Chain>),
     Bands(Box<[EqualizerBand]>),
+    Sound(Box<SoundProgram>),
 }
 
 impl Message for StationReply {
@@ -332,7 +345,7 @@ impl Message for StationReply {
             Self::Switched(_) | Self::Announcement(MixerReport::Began(_)) => 0,
             // One that is cancelled at once never begins.
             Self::Announcement(MixerReport::Ended(..)) => announce::REPORTS,
-            Self::Output(..) | Self::Chain(_) | Self::Bands(_) => 1,
+            Self::Output(..) | Self::Chain(_) | Self::Bands(_) | Self::Sound(_) => 1,
         }
     }
 }

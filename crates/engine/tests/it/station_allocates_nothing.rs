@@ -11,6 +11,7 @@ use aulos_core::{
 use aulos_dsp::equalizer::{EqualizerBand, FilterType};
 use aulos_dsp::normalize::{LookAhead, Settings};
 use aulos_dsp::silence::SilenceConfig;
+use aulos_dsp::sound::{Headroom, SoundChain, SoundPreset, SoundProgram};
 use aulos_engine::announce::{self, DEFAULT_DUCK, Ducking, QueueEvent};
 use aulos_engine::encode::make_encoder;
 use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
@@ -427,12 +428,25 @@ fn a_station_that_plays_another_and_changing_renditions() {
         }
         if step % 500 == 250 {
             let (rendition, desk) = rendition(Codec::Flac);
-            let rendition = rendition.with_channel_map(ChannelMap::Mono, Frames(960));
+            let rendition = rendition
+                .with_channel_map(ChannelMap::Mono, Frames(960))
+                .with_sound(&SoundProgram::identity(), Frames(960));
             let number = world.handle.add_output(rendition).expect("room");
             if let Some((old, _)) = hung.replace((number, desk)) {
                 world.handle.remove_output(old);
             }
         }
+        if step % 70 == 30
+            && let Some((number, _)) = &hung
+        {
+            // Sometimes while the last one is still faded in, with and without a limiter.
+            let headroom = Headroom::ALL[(step / 70 % 2) as usize];
+            let preset = SoundPreset::ALL[(step / 70) as usize % 6].chain().unwrap_or_default();
+            let chain = SoundChain { headroom, ..preset };
+            let program = SoundProgram::new(&chain, SampleRate::HZ_48000, Db::new(-1.0));
+            world.handle.set_sound(*number, program);
+        }
+        world.poll();
         let made = calls_during(|| {
             world.step(step);
             other.step(step);

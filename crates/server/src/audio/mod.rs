@@ -35,12 +35,12 @@ use aulos_config::{
     RtpOutputSettings, StationSettings,
 };
 use aulos_control::backend::{
-    Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit, Greeting,
-    GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerRequest, MediaSocket,
-    ProgrammeEvent, ReactorEvent, SendspinSocket, SessionCommand, SessionId, StationPosition,
-    StationRecorderEvent, StationReport, TargetSessions,
+    ActiveSound, Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo,
+    DjMountPermit, Greeting, GreetingSink, KickReason, ListenPolicy, ListenSink, ListenerRequest,
+    MediaSocket, ProgrammeEvent, ReactorEvent, SendspinSocket, SessionCommand, SessionId,
+    StationPosition, StationRecorderEvent, StationReport, TargetSessions,
 };
-use aulos_core::{ChannelMap, MediaTime, Rng, Span};
+use aulos_core::{MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::station::StationEvent;
 use aulos_engine::switch::SwitchSchedule;
@@ -62,6 +62,7 @@ use crate::nats::NatsService;
 use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
 use announcements::SoundThreads;
+use renditions::client_sounds;
 use sources::counters::SourceCounters;
 use sources::{djs, links};
 use state::{AudioState, RunningStation};
@@ -102,6 +103,7 @@ impl Audio {
             stations: Vec::new(),
             links: Vec::new(),
             renditions: Vec::new(),
+            playing: Vec::new(),
             pending_moves: Vec::new(),
             players: Vec::new(),
             overlays: Vec::new(),
@@ -169,12 +171,13 @@ impl GreetingSink for Audio {
 
 impl AudioBackend for Audio {
     fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull> {
+        let retry = command.clone();
         let taken = self.with(|inner| match command {
             SessionCommand::SetSettings { session, settings } => {
                 inner.context.set_settings(session, settings)
             }
-            SessionCommand::MoveClient { session, station, map } => {
-                players::play(inner, session, station, map)
+            SessionCommand::MoveClient { session, station, sound, continues } => {
+                players::play(inner, session, station, sound, continues)
             }
             SessionCommand::Kick { session, cause } => {
                 inner.pending_moves.retain(|other| other.session() != session);
@@ -186,7 +189,7 @@ impl AudioBackend for Audio {
                 }
             }
         });
-        if taken { Ok(()) } else { Err(CommandQueueFull(command)) }
+        if taken { Ok(()) } else { Err(CommandQueueFull(retry)) }
     }
 
     fn set_listen_policy(&self, policy: &ListenPolicy) {
@@ -219,7 +222,10 @@ impl AudioBackend for Audio {
             let running = inner.station(station);
             let running = running.ok_or_else(|| "the station has been removed".to_owned())?;
             stations::apply_sound(&mut running.handle, sound)?;
-            running.config.sound = sound.clone();
+            let before = std::mem::replace(&mut running.config.sound, sound.clone());
+            if before.ceiling() != sound.ceiling() {
+                client_sounds::follow_ceiling(inner, station);
+            }
             Ok(())
         })
     }
@@ -394,14 +400,8 @@ impl AudioBackend for Audio {
         })
     }
 
-    fn retain_channel_maps(&self, wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {
-        self.with(|inner| {
-            renditions::complete_moves(inner);
-            // `wanted` looks at every client; without renditions there is nothing to compare.
-            if !inner.renditions.is_empty() {
-                renditions::remove_unused(inner, &wanted());
-            }
-        });
+    fn retain_sounds(&self, wanted: &dyn Fn() -> Vec<ActiveSound>) {
+        self.with(|inner| client_sounds::update(inner, wanted));
     }
 
     fn take_background_tasks(&self) -> Vec<BackgroundTask> {

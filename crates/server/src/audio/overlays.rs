@@ -11,15 +11,16 @@
 
 use std::sync::Arc;
 
-use aulos_control::backend::{AnnouncementTarget, TargetSessions};
-use aulos_core::{ChannelMap, Instant, Span};
+use aulos_control::backend::{AnnouncementTarget, ClientSound, TargetSessions};
+use aulos_core::{Instant, Span};
 use aulos_engine::overlay::{MAX_OVERLAYS, Overlay};
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
 use aulos_io::reactor::StationDescriptor;
 
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
-use super::renditions::LINGER;
+use super::renditions::client_sounds::{self, MOVE_TIME};
+use super::renditions::{self, LINGER};
 use super::running_rendition::{OverlaySession, RenditionKind, RunningOverlay, RunningRendition};
 use super::state::AudioState;
 
@@ -46,17 +47,17 @@ pub(super) fn get_or_create(
             "{MAX_OVERLAYS} groups and clients of the station have announcements already; try again later"
         ));
     }
-    // A client that changes its map meanwhile does not hear the announcement.
-    let mut maps: Vec<ChannelMap> = Vec::new();
-    for one in sessions_of(inner, station, target, sessions).iter().flatten() {
-        if !maps.contains(&one.map) {
-            maps.push(one.map);
+    // A client that changes its sound meanwhile does not hear the announcement.
+    let mut sounds: Vec<ClientSound> = Vec::new();
+    for one in sessions_of(inner, station, target, sessions).into_iter().flatten() {
+        if !sounds.contains(&one.sound) {
+            sounds.push(one.sound);
         }
     }
-    if maps.is_empty() {
-        maps.push(ChannelMap::Stereo);
+    if sounds.is_empty() {
+        sounds.push(ClientSound::default());
     }
-    create(inner, station, target, &maps).map(Some)
+    create(inner, station, target, &sounds).map(Some)
 }
 
 /// Moves clients to their overlays and back, starts announcements whose clients have been moved,
@@ -78,8 +79,12 @@ pub(super) fn move_sessions(inner: &mut AudioState, sessions: &TargetSessions<'_
         }
         let overlay = &mut overlays[at];
         for one in new {
-            let base = base_number(inner, overlay.station, one.map);
-            if let Some(number) = overlay.number(one.map)
+            let base = client_sounds::number(inner, one.session, overlay.station, &one.sound);
+            if is_cold(inner, overlay, &one) {
+                waits = true;
+                continue;
+            }
+            if let Some(number) = overlay.number(&one.sound)
                 && inner.context.continue_on(one.session, base, number)
             {
                 overlay.sessions.push(one);
@@ -112,24 +117,35 @@ fn create(
     inner: &mut AudioState,
     station: usize,
     target: &AnnouncementTarget,
-    maps: &[ChannelMap],
+    sounds: &[ClientSound],
 ) -> Result<u64, String> {
+    let programs: Vec<_> = sounds
+        .iter()
+        .map(|sound| match &sound.chain {
+            Some(_) => renditions::program(inner, station, sound).map(Some),
+            None => Ok(None),
+        })
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
     let reactors = inner.context.reactors();
     let running = inner.station(station).ok_or("the station has been removed")?;
     let (mut overlay, mut parts): (Option<Overlay>, Vec<_>) = (None, Vec::new());
-    for map in maps {
+    for (sound, program) in sounds.iter().zip(&programs) {
         let name = format!("{} (announcements)", running.config.name);
         let new =
             EncodingHandles::new(&running.config, &name, reactors).map_err(|e| e.to_string())?;
         let EncodingHandles { encoder, quantum, pool, outputs, channel, taps } = new;
         let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
             .with_demand(channel.demand.clone());
-        let rendition = rendition.with_channel_map(*map, quantum);
+        let mut rendition = rendition.with_channel_map(sound.map, quantum);
+        if let Some(program) = program {
+            rendition = rendition.with_sound(program, quantum);
+        }
         overlay = Some(match overlay {
             Some(overlay) => overlay.with_rendition(rendition),
             None => Overlay::new(rendition, quantum),
         });
-        parts.push((*map, channel, taps));
+        parts.push((sound.clone(), channel, taps));
     }
     let overlay = overlay.ok_or("an overlay needs a rendition")?;
     let output_id = running.handle.add_output(overlay).map_err(|full| full.to_string())?;
@@ -137,10 +153,10 @@ fn create(
         queue.start_at(None);
     }
     let mut numbers = Vec::new();
-    for (map, channel, taps) in parts {
+    for (sound, channel, taps) in parts {
         let number = register_stream(None, &channel, taps, inner);
         inner.renditions.push(rendition(station, output_id, number, channel));
-        numbers.push((map, number));
+        numbers.push((sound, number));
     }
     inner.overlays.push(RunningOverlay {
         station,
@@ -168,6 +184,8 @@ fn rendition(
         output_id,
         channel,
         since: SystemClock::now(),
+        has_processor: false,
+        change: None,
         unused_since: None,
         listeners: Arc::default(),
     }
@@ -199,6 +217,14 @@ fn wanted_sessions(
     if overlay.is_over(now) { Vec::new() } else { found.unwrap_or_default() }
 }
 
+/// Whether the overlay's rendition for a session still fills its filters.
+fn is_cold(inner: &AudioState, overlay: &RunningOverlay, one: &OverlaySession) -> bool {
+    let number = overlay.number(&one.sound);
+    let mut renditions = inner.renditions.iter();
+    let own = renditions.find(|rendition| Some(rendition.number) == number);
+    one.sound.chain.is_some() && own.is_some_and(|own| !client_sounds::is_warm(own))
+}
+
 /// Moves the sessions back that are not wanted, as far as the reactors take the commands.
 fn release(inner: &AudioState, overlay: &mut RunningOverlay, wanted: &[OverlaySession]) {
     let RunningOverlay { sessions, numbers, station, is_ended, .. } = overlay;
@@ -206,8 +232,8 @@ fn release(inner: &AudioState, overlay: &mut RunningOverlay, wanted: &[OverlaySe
         if wanted.contains(one) {
             return true;
         }
-        let base = base_number(inner, *station, one.map);
-        let number = numbers.iter().find(|(map, _)| *map == one.map);
+        let base = client_sounds::number(inner, one.session, *station, &one.sound);
+        let number = numbers.iter().find(|(sound, _)| *sound == one.sound);
         !match number {
             // The successor of a station has other times, and possibly another codec.
             Some((_, number)) if !*is_ended => {
@@ -249,22 +275,9 @@ fn sessions_of(
     target: &AnnouncementTarget,
     sessions: &TargetSessions<'_>,
 ) -> Option<Vec<OverlaySession>> {
-    let running = inner.stations.get(station).and_then(Option::as_ref);
-    // A mono station needs no map.
-    let is_mono = running.is_some_and(|running| running.config.spec.layout.channels() < 2);
-    let sessions = sessions(station, target)?.into_iter().map(|(session, map)| OverlaySession {
+    let sessions = sessions(station, target)?.into_iter().map(|(session, sound)| OverlaySession {
         session,
-        map: if is_mono { ChannelMap::Stereo } else { map },
+        sound: client_sounds::playable(inner, station, sound),
     });
     Some(sessions.collect())
 }
-
-/// The number in the reactors of what a client with this map plays without announcements.
-fn base_number(inner: &AudioState, station: usize, map: ChannelMap) -> usize {
-    let mut renditions = inner.renditions.iter();
-    let mapped = renditions.find(|mapped| mapped.matches(station, RenditionKind::Map(map)));
-    mapped.map_or(station, |mapped| mapped.number)
-}
-
-/// The longest time between two sends to a client, with a margin; two chunks come on top.
-const MOVE_TIME: Span = Span::from_millis(150);

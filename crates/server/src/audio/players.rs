@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use aulos_core::{ChannelMap, Codec, SampleFormat};
+use aulos_control::backend::ClientSound;
+use aulos_core::{Codec, SampleFormat};
 use aulos_io::reactor::SessionId;
 use aulos_proto::sendspin::{AudioFormat, SupportedFormat};
 
-use super::renditions::{self, listen, station_in_codec};
+use super::renditions::{client_sounds, listen, station_in_codec};
 use super::running_rendition::PlayerFormats;
 use super::state::AudioState;
 
@@ -24,17 +25,18 @@ pub(super) fn set_formats(
     }
 }
 
-/// Lets a session play a station in an encoding that its client can play, or through a channel map.
-/// Returns false when the reactor's queue is full.
+/// Lets a session play a station with its sound, or in another encoding if its client cannot play
+/// that of the station. Returns false when the reactor's queue is full.
 pub(super) fn play(
     inner: &mut AudioState,
     session: SessionId,
     station: usize,
-    map: ChannelMap,
+    sound: ClientSound,
+    continues: bool,
 ) -> bool {
     match rendition(inner, session, station) {
         Some(number) => inner.context.set_station(session, number),
-        None => renditions::play(inner, session, station, map),
+        None => client_sounds::play(inner, session, station, sound, continues),
     }
 }
 

@@ -1,26 +1,30 @@
-//! Renditions: further encodings of a station, for clients that play one channel or a mono mix and
-//! for web listeners that ask for another container.
+//! Renditions: further encodings of a station, for clients with channels or a sound of their own
+//! and for web listeners that ask for another container.
 //!
-//! Each station has at most one rendition of a kind. It is made for the first user and ended after
+//! Each station has one rendition of a kind, and more only while sounds change. It is made for the first user and ended after
 //! the last. To the reactors a rendition is a station with its own number; the rest of the program
-//! does not see it. Channels are not mapped per client, so that clients share bytes
+//! does not see it. Nothing is processed per client, so that clients share bytes
 //! (`docs/decisions/chunk-log.md`).
+
+pub(super) mod client_sounds;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_config::StationSettings;
+use aulos_control::backend::{ActiveSound, ClientSound};
 use aulos_core::{ChannelMap, Codec, SampleFormat, SampleSpec, Span, StreamContainer};
+use aulos_dsp::sound::SoundProgram;
 use aulos_engine::encode::CodecConfig;
 use aulos_engine::output_bus::BusOutput;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::tapped_rendition::TappedRendition;
-use aulos_io::reactor::{SessionId, StationDescriptor};
+use aulos_io::reactor::StationDescriptor;
 use aulos_io::{Job, JobStatus, SystemClock};
 
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
-use super::running_rendition::{PendingMove, RenditionKind, RunningRendition};
+use super::running_rendition::{RenditionKind, RunningRendition, SoundChange};
 use super::state::{AudioState, RunningStation};
 
 /// The channel that a listener gets.
@@ -32,61 +36,22 @@ pub(super) struct ListenTarget {
     pub(super) keep_alive: Option<Arc<()>>,
 }
 
-/// Lets a session play a station through a channel map. Returns false when the reactor's queue is
-/// full.
-pub(super) fn play(
-    inner: &mut AudioState,
-    session: SessionId,
-    station: usize,
-    map: ChannelMap,
-) -> bool {
-    inner.pending_moves.retain(|other| other.session != session);
-    inner.overlays.iter_mut().for_each(|overlay| overlay.forget(session));
-    if map != ChannelMap::Stereo {
-        match rendition_for_map(inner, station, map) {
-            Ok(Some(_)) => {
-                inner.pending_moves.push(PendingMove { session, station, map });
-                complete_moves(inner);
-                return true;
-            }
-            // A mono station needs no map.
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(%error, %map, "cannot create a channel map; the client gets all channels");
-            }
-        }
-    }
-    inner.context.set_station(session, station)
-}
-
-/// Moves sessions whose rendition has as much history as they have buffered, so that playback has
-/// no gap.
-pub(super) fn complete_moves(inner: &mut AudioState) {
-    let now = SystemClock::now();
-    let AudioState { pending_moves: moves, renditions: mapped, stations, context, .. } = inner;
-    moves.retain(|one| {
-        let buffer = stations
-            .get(one.station)
-            .and_then(Option::as_ref)
-            .map(|running| Span::from_millis(i64::from(running.config.buffer_ms)));
-        let rendition =
-            mapped.iter().find(|mapped| mapped.matches(one.station, RenditionKind::Map(one.map)));
-        let (Some(buffer), Some(rendition)) = (buffer, rendition) else { return false };
-        now.since(rendition.since) < buffer || !context.set_station(one.session, rendition.number)
-    });
-}
-
 /// Ends renditions that have been unused for [`LINGER`].
-pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap)]) {
+pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[ActiveSound]) {
     let now = SystemClock::now();
     let mut over = Vec::new();
-    for (at, mapped) in inner.renditions.iter_mut().enumerate() {
-        let is_heard = match mapped.kind {
-            RenditionKind::Map(map) => wanted.contains(&(mapped.station, map)),
+    let AudioState { renditions, playing, .. } = &mut *inner;
+    for (at, mapped) in renditions.iter_mut().enumerate() {
+        let is_heard = match &mapped.kind {
+            RenditionKind::Sound(sound) => {
+                playing.iter().any(|one| one.number == mapped.number)
+                    || wanted.iter().any(|one| one.station == mapped.station && one.sound == *sound)
+            }
             // One of the references is the table's own.
             RenditionKind::Codec(_) => Arc::strong_count(&mapped.listeners) > 1,
             // `overlays` ends it.
             RenditionKind::Overlay => true,
+            RenditionKind::Leaving { .. } => false,
         };
         if is_heard {
             mapped.unused_since = None;
@@ -98,6 +63,12 @@ pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap
         let mapped = &inner.renditions[at];
         if let Some(running) = inner.stations.get_mut(mapped.station).and_then(Option::as_mut) {
             running.handle.remove_output(mapped.output_id);
+        }
+        if let RenditionKind::Leaving { to, sessions } = &mapped.kind {
+            // Those that have not read for so long go there at once.
+            for session in sessions {
+                let _taken = inner.context.continue_on(*session, mapped.number, *to);
+            }
         }
         inner.context.remove_station(mapped.number);
         inner.renditions.swap_remove(at);
@@ -111,10 +82,12 @@ pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
         if mapped.station != station || mapped.kind == RenditionKind::Overlay {
             return true;
         }
-        match create(inner, station, mapped.kind, Some(mapped.number)) {
+        match create(inner, station, &mapped.kind, None, Some(mapped.number)) {
             Ok((_, outlet, channel)) => {
                 (mapped.output_id, mapped.since) = (outlet, SystemClock::now());
                 mapped.channel = channel;
+                // A client that has not come yet still comes.
+                mapped.change.take_if(|change| !matches!(change, SoundChange::Warm { .. }));
             }
             Err(error) => {
                 tracing::warn!(%error, kind = ?mapped.kind, "cannot recreate a rendition of a station");
@@ -129,7 +102,8 @@ pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
 
 /// Ends the renditions and overlays of a station that is removed.
 pub(super) fn end(inner: &mut AudioState, station: usize) {
-    let AudioState { renditions: mapped, overlays, context, .. } = inner;
+    let AudioState { renditions: mapped, overlays, context, playing, .. } = inner;
+    playing.retain(|one| one.station != station);
     overlays.retain(|overlay| overlay.station != station);
     mapped.retain(|mapped| {
         if mapped.station == station {
@@ -139,41 +113,24 @@ pub(super) fn end(inner: &mut AudioState, station: usize) {
     });
 }
 
-/// The number of the rendition for a map; none for a station with one channel.
-fn rendition_for_map(
-    inner: &mut AudioState,
-    station: usize,
-    map: ChannelMap,
-) -> io::Result<Option<usize>> {
-    let running = inner.stations.get(station).and_then(Option::as_ref);
-    if running.is_none_or(|running| running.config.spec.layout.channels() < 2) {
-        return Ok(None);
-    }
-    get_or_create(inner, station, RenditionKind::Map(map)).map(|mapped| Some(mapped.number))
+/// The place in the list of the rendition of this kind, rather of one that does not change.
+pub(super) fn find(inner: &AudioState, station: usize, kind: &RenditionKind) -> Option<usize> {
+    let is_it = |one: &RunningRendition| one.matches(station, kind);
+    let all = &inner.renditions;
+    all.iter().position(|one| is_it(one) && one.change.is_none()).or(all.iter().position(is_it))
 }
 
 /// The rendition of this kind; created if it does not exist.
-fn get_or_create(
+pub(super) fn get_or_create(
     inner: &mut AudioState,
     station: usize,
     kind: RenditionKind,
 ) -> io::Result<&mut RunningRendition> {
-    let at = match inner.renditions.iter().position(|mapped| mapped.matches(station, kind)) {
+    let at = match find(inner, station, &kind) {
         Some(at) => at,
         None => {
-            let (number, outlet, channel) = create(inner, station, kind, None)?;
-            let (since, listeners) = (SystemClock::now(), Arc::default());
-            let unwanted_since = None;
-            inner.renditions.push(RunningRendition {
-                station,
-                kind,
-                number,
-                output_id: outlet,
-                channel,
-                since,
-                unused_since: unwanted_since,
-                listeners,
-            });
+            let new = make_kind(inner, station, kind, None)?;
+            inner.renditions.push(new);
             inner.renditions.len() - 1
         }
     };
@@ -183,6 +140,52 @@ fn get_or_create(
         .ok_or_else(|| io::Error::other("the rendition has been removed"))?;
     rendition.unused_since = None;
     Ok(rendition)
+}
+
+/// The coefficients of a sound on this station.
+pub(super) fn program(
+    inner: &mut AudioState,
+    station: usize,
+    sound: &ClientSound,
+) -> io::Result<SoundProgram> {
+    let running = inner.station(station);
+    let running = running.ok_or_else(|| io::Error::other("the station has been removed"))?;
+    let config = &running.config;
+    Ok(sound.chain.as_ref().map_or_else(SoundProgram::identity, |chain| {
+        SoundProgram::new(chain, config.spec.rate, config.sound.ceiling())
+    }))
+}
+
+/// A rendition that is to have this sound, and that still runs another program.
+pub(super) fn make(
+    inner: &mut AudioState,
+    station: usize,
+    sound: &ClientSound,
+    program: &SoundProgram,
+) -> io::Result<RunningRendition> {
+    make_kind(inner, station, RenditionKind::Sound(sound.clone()), Some(program))
+}
+
+fn make_kind(
+    inner: &mut AudioState,
+    station: usize,
+    kind: RenditionKind,
+    program: Option<&SoundProgram>,
+) -> io::Result<RunningRendition> {
+    let (number, output_id, channel) = create(inner, station, &kind, program, None)?;
+    let has_chain = matches!(&kind, RenditionKind::Sound(sound) if sound.chain.is_some());
+    Ok(RunningRendition {
+        station,
+        kind,
+        number,
+        output_id,
+        channel,
+        since: SystemClock::now(),
+        has_processor: has_chain || program.is_some(),
+        change: None,
+        unused_since: None,
+        listeners: Arc::default(),
+    })
 }
 
 /// A listen target in this codec, with the station's settings for it.
@@ -239,15 +242,18 @@ pub(super) fn station_in_codec(config: &StationSettings, codec: CodecConfig) -> 
 pub(super) fn counters(
     all: &[RunningRendition],
     lost_chunks: &AtomicU64,
-) -> [(&'static str, u64); 4] {
-    let count = |is_counted: fn(&RenditionKind) -> bool| {
-        all.iter().filter(|mapped| is_counted(&mapped.kind)).count() as u64
+) -> [(&'static str, u64); 5] {
+    let count = |is_counted: fn(&RunningRendition) -> bool| {
+        all.iter().filter(|mapped| is_counted(mapped)).count() as u64
     };
     let lost = lost_chunks.load(Ordering::Relaxed);
+    let is_map =
+        |one: &RunningRendition| matches!(one.kind, RenditionKind::Sound(_)) && !one.has_processor;
     [
-        ("channel_maps", count(|kind| matches!(kind, RenditionKind::Map(_)))),
-        ("listener_codecs", count(|kind| matches!(kind, RenditionKind::Codec(_)))),
-        ("announcement_overlays", count(|kind| matches!(kind, RenditionKind::Overlay))),
+        ("channel_maps", count(is_map)),
+        ("client_sounds", count(|one| one.has_processor)),
+        ("listener_codecs", count(|one| matches!(one.kind, RenditionKind::Codec(_)))),
+        ("announcement_overlays", count(|one| matches!(one.kind, RenditionKind::Overlay))),
         ("listener_chunks_lost", lost),
     ]
 }
@@ -256,29 +262,41 @@ pub(super) fn counters(
 fn create(
     inner: &mut AudioState,
     station: usize,
-    kind: RenditionKind,
+    kind: &RenditionKind,
+    program: Option<&SoundProgram>,
     number: Option<usize>,
 ) -> io::Result<(usize, u64, StationDescriptor)> {
     let gone = || io::Error::other("the station has been removed");
+    let sound = if let RenditionKind::Sound(sound) = kind { Some(sound) } else { None };
+    let program = match (program, sound.filter(|sound| sound.chain.is_some())) {
+        (Some(program), _) => Some(*program),
+        (None, Some(sound)) => Some(self::program(inner, station, sound)?),
+        (None, None) => None,
+    };
     let reactors = inner.context.reactors();
     let lost_chunks = Arc::clone(&inner.lost_chunks);
     let running = inner.station(station).ok_or_else(gone)?;
     let RunningStation { config, handle, title, .. } = running;
     let title = Arc::clone(title);
     let (config, name, map) = match kind {
-        RenditionKind::Map(map) => (config.clone(), format!("{} ({map})", config.name), map),
-        RenditionKind::Overlay => {
-            return Err(io::Error::other("an overlay is not created as a rendition"));
+        RenditionKind::Sound(sound) => {
+            (config.clone(), format!("{} ({})", config.name, sound.map), sound.map)
+        }
+        RenditionKind::Overlay | RenditionKind::Leaving { .. } => {
+            return Err(io::Error::other("it is not created as a rendition"));
         }
         RenditionKind::Codec(codec) => {
-            (station_in_codec(config, codec), config.name.clone(), ChannelMap::Stereo)
+            (station_in_codec(config, *codec), config.name.clone(), ChannelMap::Stereo)
         }
     };
     let parts = EncodingHandles::new(&config, &name, reactors)?;
     let EncodingHandles { encoder, quantum, pool, outputs, channel, taps } = parts;
     let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());
-    let rendition = rendition.with_channel_map(map, quantum);
+    let mut rendition = rendition.with_channel_map(map, quantum);
+    if let Some(program) = &program {
+        rendition = rendition.with_sound(program, quantum);
+    }
     let (output, job): (BusOutput, _) = if channel.codec.info().is_for_stations {
         (rendition.into(), None)
     } else {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use aulos_control::backend::AnnouncementTarget;
-use aulos_core::{ChannelMap, Instant};
+use aulos_control::backend::{AnnouncementTarget, ClientSound};
+use aulos_core::Instant;
 use aulos_engine::encode::CodecConfig;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 use aulos_proto::sendspin::SupportedFormat;
@@ -21,26 +21,58 @@ pub(super) struct RunningRendition {
     pub(super) output_id: u64,
     pub(super) channel: StationDescriptor,
     pub(super) since: Instant,
+    /// Whether its sound can be changed.
+    pub(super) has_processor: bool,
+    /// A change of its sound, for a client that plays on.
+    pub(super) change: Option<SoundChange>,
     pub(super) unused_since: Option<Instant>,
     /// Every web listener holds a clone.
     pub(super) listeners: Arc<()>,
 }
 
 impl RunningRendition {
-    pub(super) fn matches(&self, station: usize, kind: RenditionKind) -> bool {
-        self.station == station && self.kind == kind
+    pub(super) fn matches(&self, station: usize, kind: &RenditionKind) -> bool {
+        self.station == station && self.kind == *kind
+    }
+
+    /// Whether it sounds, or will sound, as the station.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(&self.kind, RenditionKind::Sound(sound) if sound.is_plain())
     }
 }
 
-/// How it differs from its station.
+/// A change of a rendition's sound, for a client that plays on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SoundChange {
+    /// It fills its filters; afterwards, at this time, its client comes from the rendition `from`.
+    Warm { until: Instant, session: SessionId, from: usize },
+    /// Its client comes to it; afterwards, at this time, its sound changes.
+    Begin(Instant),
+    /// Its new sound has been faded in by this time.
+    Fade(Instant),
+}
+
+/// A session that plays a rendition for a sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlayingSession {
+    pub(super) session: SessionId,
+    /// The number of its station.
+    pub(super) station: usize,
+    /// The number of its rendition in the reactors.
+    pub(super) number: usize,
+}
+
+/// How it differs from its station.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum RenditionKind {
-    /// A channel map.
-    Map(ChannelMap),
+    /// The channels and the sound of some clients.
+    Sound(ClientSound),
     /// Another codec or other encoder settings.
     Codec(CodecConfig),
     /// Announcements for some clients; its [`RunningOverlay`] has the rest.
     Overlay,
+    /// Its clients have been moved to the rendition of this number.
+    Leaving { to: usize, sessions: Vec<SessionId> },
 }
 
 /// A running overlay.
@@ -51,8 +83,8 @@ pub(super) struct RunningOverlay {
     pub(super) target: AnnouncementTarget,
     /// Its number on the station's output bus.
     pub(super) output_id: u64,
-    /// Its numbers in the reactors, by channel map.
-    pub(super) numbers: Vec<(ChannelMap, usize)>,
+    /// Its numbers in the reactors, by sound.
+    pub(super) numbers: Vec<(ClientSound, usize)>,
     /// The sessions that have been moved to it.
     pub(super) sessions: Vec<OverlaySession>,
     /// Its announcements wait for sessions to be moved.
@@ -64,9 +96,9 @@ pub(super) struct RunningOverlay {
 }
 
 impl RunningOverlay {
-    /// Its number in the reactors for this channel map.
-    pub(super) fn number(&self, map: ChannelMap) -> Option<usize> {
-        self.numbers.iter().find(|(own, _)| *own == map).map(|(_, number)| *number)
+    /// Its number in the reactors for this sound.
+    pub(super) fn number(&self, sound: &ClientSound) -> Option<usize> {
+        self.numbers.iter().find(|(own, _)| own == sound).map(|(_, number)| *number)
     }
 
     pub(super) fn has(&self, session: SessionId) -> bool {
@@ -83,11 +115,11 @@ impl RunningOverlay {
     }
 }
 
-/// A session of an overlay, and the channels that it plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A session of an overlay, and what it plays.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OverlaySession {
     pub(super) session: SessionId,
-    pub(super) map: ChannelMap,
+    pub(super) sound: ClientSound,
 }
 
 /// A Sendspin session, and what its client can play.
@@ -104,7 +136,7 @@ pub(super) struct PlayerFormats {
 pub(super) struct PendingMove {
     pub(super) session: SessionId,
     pub(super) station: usize,
-    pub(super) map: ChannelMap,
+    pub(super) sound: ClientSound,
 }
 
 impl PendingMove {

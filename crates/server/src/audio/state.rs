@@ -18,8 +18,9 @@ use super::insert_monitor::InsertMonitor;
 use super::mount_monitor::MountMonitor;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
-use super::running_rendition::PlayerFormats;
-use super::running_rendition::{PendingMove, RunningOverlay, RunningRendition};
+use super::running_rendition::{
+    PendingMove, PlayerFormats, PlayingSession, RunningOverlay, RunningRendition,
+};
 use super::sources::counters::SourceCounters;
 use super::sources::live_input::PortStatus;
 use super::sources::source_monitor::SourceMonitor;
@@ -39,9 +40,10 @@ pub(super) struct AudioState {
     pub(super) stations: Vec<Option<RunningStation>>,
     /// Sources that are other stations.
     pub(super) links: Vec<StationLink>,
-    /// Renditions for channel maps, listeners' codecs and overlays, and sessions that wait to be
-    /// moved to one.
+    /// Renditions for clients' sounds, listeners' codecs and overlays, sessions that play those for
+    /// sounds, and sessions that wait to be moved to one.
     pub(super) renditions: Vec<RunningRendition>,
+    pub(super) playing: Vec<PlayingSession>,
     pub(super) pending_moves: Vec<PendingMove>,
     /// What the Sendspin clients of sessions can play.
     pub(super) players: Vec<PlayerFormats>,

@@ -77,11 +77,12 @@ pub(super) const SERVER: &[Metric] = &[
         "Further encodings of stations, by purpose.",
         Values::Counters(&[
             ("channel_maps", &["channel_map"]),
+            ("client_sounds", &["client_sound"]),
             ("listener_codecs", &["listener_codec"]),
             ("announcement_overlays", &["announcement"]),
         ]),
     )
-    .labels(&[("kind", &["channel_map", "listener_codec", "announcement"])]),
+    .labels(&[("kind", &["channel_map", "client_sound", "listener_codec", "announcement"])]),
     Metric::counter(
         "aulos_codec_panics_total",
         "Panics of codec libraries; each time a new decoder or encoder went on.",

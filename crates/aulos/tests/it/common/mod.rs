@@ -24,13 +24,13 @@ use aulos_config::{
     ResolvedConfig, RtpOutputSettings, StationSettings,
 };
 use aulos_control::backend::{
-    Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo, DjMountPermit,
-    EVENT_QUEUE, Greeting, GreetingSink, Hello, InputChange, ListenPolicy, ListenSink,
-    ListenerRequest, Loudness, MediaSocket, ProgrammeEvent, ReactorEvent, SendspinSocket,
-    ServerSettings, SessionCommand, SessionId, StationPosition, StationRecorderEvent,
-    StationReport, TargetSessions,
+    ActiveSound, Announcement, AudioBackend, BackgroundTask, CommandQueueFull, DjInfo,
+    DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, InputChange, ListenPolicy,
+    ListenSink, ListenerRequest, Loudness, MediaSocket, ProgrammeEvent, ReactorEvent,
+    SendspinSocket, ServerSettings, SessionCommand, SessionId, StationPosition,
+    StationRecorderEvent, StationReport, TargetSessions,
 };
-use aulos_core::{ChannelMap, MediaTime, Span};
+use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
@@ -198,7 +198,7 @@ impl AudioBackend for FakeBackend {
 
     fn cancel_announcement(&self, _: usize, _: u64) {}
 
-    fn retain_channel_maps(&self, _: &dyn Fn() -> Vec<(usize, ChannelMap)>) {}
+    fn retain_sounds(&self, _: &dyn Fn() -> Vec<ActiveSound>) {}
 
     fn take_background_tasks(&self) -> Vec<BackgroundTask> {
         Vec::new()

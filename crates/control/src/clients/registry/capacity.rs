@@ -13,8 +13,6 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use aulos_core::ChannelMap;
-
 use super::Registry;
 use super::client::{Client, Group};
 use super::retention::{ClientRetention, MAX_CLIENTS, MAX_TRANSIENT};
@@ -95,7 +93,7 @@ impl Registry {
         client.session.is_none()
             && client.name.is_empty()
             && client.cap == fresh.cap
-            && client.map == ChannelMap::Stereo
+            && client.plays_all()
             && client.latency_ms == 0
             && (volume || client.volume_by_client)
             && group.name.is_empty()

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use aulos_core::{ChannelMap, Rng, Span};
+use aulos_dsp::sound::SoundChain;
 
 use crate::backend::{ConnectionHealth, Hello, SessionId};
 
@@ -49,6 +51,8 @@ pub struct Client {
     pub transient: bool,
     /// Which channels of a station it plays.
     pub map: ChannelMap,
+    /// The processing of its sound.
+    pub chain: Option<Arc<SoundChain>>,
     /// The latency of its device in milliseconds.
     pub latency_ms: i32,
     /// Distinguishes several clients on one machine.

@@ -1,6 +1,7 @@
 //! Clients in Snapcast's JSON. What a client seldom changes is kept as text, because characters
 //! that have to be escaped take most of the time of a full status.
 
+use aulos_config::client_sound::chain_json;
 use aulos_core::ChannelMap;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -60,6 +61,9 @@ struct ClientConfigJson<'a> {
     instance: u32,
     latency: i32,
     name: &'a str,
+    /// Only in the state file: it is long, and `Aulos.GetClientSound` has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sound: Option<Value>,
     volume: VolumeJson,
 }
 
@@ -119,6 +123,7 @@ impl<'a> ClientJson<'a> {
     pub(super) fn saved(client: &'a Client) -> Self {
         let mut config = ClientConfigJson::from(client);
         config.volume.by_client = client.volume_by_client;
+        config.sound = client.chain.as_deref().map(chain_json);
         Self { config: PartJson::Shape(config), ..Self::from(client) }
     }
 
@@ -148,6 +153,7 @@ impl<'a> From<&'a Client> for ClientConfigJson<'a> {
             instance: client.instance,
             latency: client.latency_ms,
             name: &client.name,
+            sound: None,
             volume: VolumeJson::from(client),
         }
     }

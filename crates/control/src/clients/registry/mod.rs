@@ -7,7 +7,6 @@
 mod capacity;
 mod client;
 mod client_json;
-mod map;
 mod names;
 mod preset_calls;
 mod presets;
@@ -16,6 +15,7 @@ mod saved_json;
 pub(crate) mod shared;
 mod shared_table;
 mod snapcast_json;
+mod sound;
 mod stations;
 pub mod store;
 mod table;
@@ -29,7 +29,6 @@ pub use client::{
     Client, EarlierSession, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, NotFound, SavedGroup, WallTime,
 };
 pub use client_json::{ClientJson, volume_json};
-pub(crate) use map::active_maps;
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
     PresetGroups,
@@ -37,6 +36,8 @@ pub use presets::{
 pub use retention::{DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
 pub use snapcast_json::GroupJson;
 pub(crate) use snapcast_json::to_json_text;
+pub use sound::{MAX_CLIENT_SOUNDS, SoundError};
+pub(crate) use sound::{active_sounds, check_sound, set_sound};
 pub use stations::StationInfo;
 pub use volume::VolumeChange;
 
@@ -46,7 +47,6 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
-use aulos_core::ChannelMap;
 use aulos_proto::snap::wire::ClientInfo;
 
 use crate::backend::{Greeting, Hello, KickReason, ReactorEvent, SessionCommand, SessionId};
@@ -342,7 +342,7 @@ impl Registry {
             return self.stations.greeting(&group, &client);
         };
         let mut greeting = self.stations.greeting(group, client)?;
-        if client.map != ChannelMap::Stereo {
+        if !client.plays_all() {
             greeting.station = Greeting::DEFER_TO_CONTROL;
         }
         Some(greeting)
@@ -427,15 +427,24 @@ impl Registry {
     fn push_group(&self, id: &str, moved: bool, effects: &mut Effects) {
         let Some(group) = self.table.group(id) else { return };
         for client in self.table.members(id) {
-            push_one(&self.stations, group, client, moved, effects);
+            push_one(&self.stations, group, client, moved.then_some(Move::Join), effects);
         }
     }
 
     fn push_client(&self, id: &str, moved: bool, effects: &mut Effects) {
         if let Some((group, client)) = self.table.client(id) {
-            push_one(&self.stations, group, client, moved, effects);
+            push_one(&self.stations, group, client, moved.then_some(Move::Join), effects);
         }
     }
+}
+
+/// How a client gets to its station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    /// It begins to play it.
+    Join,
+    /// It plays it, and continues with another sound.
+    Continue,
 }
 
 fn push_settings(session: SessionId, greeting: Greeting, effects: &mut Effects) {
@@ -445,10 +454,12 @@ fn push_settings(session: SessionId, greeting: Greeting, effects: &mut Effects) 
 fn push_station(
     session: SessionId,
     Greeting { station, .. }: Greeting,
-    map: ChannelMap,
+    client: &Client,
+    change: Move,
     effects: &mut Effects,
 ) {
-    effects.commands.push(SessionCommand::MoveClient { session, station, map });
+    let (sound, continues) = (client.sound(), change == Move::Continue);
+    effects.commands.push(SessionCommand::MoveClient { session, station, sound, continues });
 }
 
 /// Settings of all sessions of a client, and its station if that is another one.
@@ -456,14 +467,14 @@ fn push_one(
     stations: &StationTable,
     group: &Group,
     client: &Client,
-    moved: bool,
+    moved: Option<Move>,
     effects: &mut Effects,
 ) {
     let Some(greeting) = stations.greeting(group, client) else { return };
     for session in client.sessions() {
         push_settings(session, greeting, effects);
-        if moved {
-            push_station(session, greeting, client.map, effects);
+        if let Some(change) = moved {
+            push_station(session, greeting, client, change, effects);
         }
     }
 }
@@ -483,10 +494,9 @@ fn push_difference(
     if answered.is_none_or(|answered| answered.settings != greeting.settings) {
         push_settings(session, greeting, effects);
     }
-    let already_sent = |answered: Greeting| {
-        answered.station == greeting.station && client.map == ChannelMap::Stereo
-    };
+    let already_sent =
+        |answered: Greeting| answered.station == greeting.station && client.plays_all();
     if !answered.is_some_and(already_sent) {
-        push_station(session, greeting, client.map, effects);
+        push_station(session, greeting, client, Move::Join, effects);
     }
 }

@@ -6,8 +6,11 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use aulos_core::ChannelMap;
+use aulos_config::client_sound::chain_from_json;
+use aulos_core::{ChannelMap, SampleRate};
+use aulos_dsp::sound::SoundChain;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -78,6 +81,8 @@ struct ConfigFields {
     latency: i32,
     #[serde(deserialize_with = "clipped")]
     name: String,
+    #[serde(deserialize_with = "chain")]
+    sound: Option<Arc<SoundChain>>,
     volume: Object<VolumeFields>,
 }
 
@@ -88,6 +93,7 @@ impl Default for ConfigFields {
             instance: 1,
             latency: 0,
             name: String::new(),
+            sound: None,
             volume: Object::default(),
         }
     }
@@ -163,6 +169,7 @@ impl<'de> Deserialize<'de> for Client {
             volume_by_client: volume.by_client,
             transient: false,
             map: config.channels,
+            chain: config.sound,
             latency_ms: config.latency.max(MIN_LATENCY_MS),
             instance: config.instance,
             host_name: host.name,
@@ -264,6 +271,14 @@ fn client_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
 
 fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
     i64::deserialize(deserializer).map(clamp_volume)
+}
+
+/// The sound of a client, for stations of any rate.
+fn chain<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<SoundChain>>, D::Error> {
+    let Some(saved) = Option::<Value>::deserialize(deserializer)? else { return Ok(None) };
+    let rate = SampleRate::new(SampleRate::MAX).map_err(D::Error::custom)?;
+    let chain = chain_from_json(&saved, rate).map_err(D::Error::custom)?;
+    Ok(Some(Arc::new(chain)))
 }
 
 fn channel_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ChannelMap, D::Error> {

@@ -25,7 +25,7 @@ use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset};
 use super::saved_json::{Object, StateFileJson};
 use super::snapcast_json::GroupJson;
 use super::table::GroupView;
-use super::{MAX_CLIENTS, Registry};
+use super::{MAX_CLIENT_SOUNDS, MAX_CLIENTS, Registry};
 
 /// Limit of added streams; each costs work on several threads and about a megabyte of buffers.
 pub const MAX_ADDED: usize = 128;
@@ -50,11 +50,14 @@ const MAX_STREAM_BYTES: usize = 6 * (MAX_URI + 4) + 3;
 /// Largest sound settings: a normalizer and sixteen equalizer bands, as they are and as in the
 /// configuration.
 pub(super) const MAX_SOUND_BYTES: usize = 8 << 10;
+/// Largest sound of a client: sixteen bands on each of two channels.
+pub(super) const MAX_CHAIN_BYTES: usize = 5 << 10;
 /// Largest file that is read or written: all limits at once. An ordinary installation with as many
 /// clients takes a twentieth.
 pub const MAX_BYTES: usize = MAX_CLIENTS * (MAX_CLIENT_BYTES + MAX_GROUP_BYTES)
     + MAX_ADDED * MAX_STREAM_BYTES
     + (MAX_STATIONS + MAX_ADDED) * MAX_SOUND_BYTES
+    + MAX_CLIENT_SOUNDS * MAX_CHAIN_BYTES
     + MAX_PRESETS_BYTES
     + MAX_PRESETS
     + 1_024;

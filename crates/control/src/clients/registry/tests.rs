@@ -1,4 +1,5 @@
 mod saved;
+mod sound;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::backend::test_events::{arrival, departure, hello_of, volume_change};
-use crate::backend::{ConnectionHealth, ServerSettings};
+use crate::backend::{ClientSound, ConnectionHealth, ServerSettings};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -60,7 +61,12 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
         first.commands,
         [
             SessionCommand::SetSettings { session, settings: settings(100, false, 0, 1_000) },
-            SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+            SessionCommand::MoveClient {
+                session,
+                station: 1,
+                sound: ClientSound::default(),
+                continues: false
+            },
         ]
     );
     let gone = registry.apply(departure(session), WallTime { sec: 5, usec: 0 });
@@ -208,7 +214,12 @@ fn the_groups_mute_and_the_stations_buffer_reach_the_client() {
         moved.commands,
         [
             SessionCommand::SetSettings { session, settings: settings(100, true, 0, 400) },
-            SessionCommand::MoveClient { session, station: 0, map: ChannelMap::Stereo },
+            SessionCommand::MoveClient {
+                session,
+                station: 0,
+                sound: ClientSound::default(),
+                continues: false
+            },
         ]
     );
     drop(registry.set_latency("a", 9_999).unwrap());
@@ -231,7 +242,8 @@ fn whoever_is_left_out_gets_a_group_of_the_same_station() {
     assert!(joined.commands.contains(&SessionCommand::MoveClient {
         session,
         station: 0,
-        map: ChannelMap::Stereo
+        sound: ClientSound::default(),
+        continues: false
     }));
     drop(registry.set_clients(&group, &["b".into()]).unwrap());
     let (own, _) = registry.table.client("a").unwrap();
@@ -375,7 +387,12 @@ fn with_a_full_registry_a_new_client_plays_without_being_stored() {
     let before = render(&registry);
     let late = hello(&mut registry, 99_999, "late");
     let session = SessionId(99_999);
-    let moved = SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo };
+    let moved = SessionCommand::MoveClient {
+        session,
+        station: 1,
+        sound: ClientSound::default(),
+        continues: false,
+    };
     assert!(late.commands.contains(&moved), "{late:?}");
     // It can be controlled, but is in no file and no preset.
     drop(registry.set_volume("late", Some(7), None).unwrap());
@@ -479,7 +496,12 @@ fn the_groups_of_a_removed_station_play_the_default_one() {
         gone.commands,
         [
             SessionCommand::SetSettings { session, settings: settings(100, false, 0, 1_000) },
-            SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+            SessionCommand::MoveClient {
+                session,
+                station: 1,
+                sound: ClientSound::default(),
+                continues: false
+            },
         ]
     );
     assert_eq!(gone.notices, [Notice::Stream(group.clone())]);
@@ -612,7 +634,16 @@ fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
     drop(hello(&mut registry, 1, "a"));
     drop(hello(&mut registry, 2, "b"));
     let effects = registry.set_map("a", ChannelMap::Left).unwrap();
-    let moved = |station, map| SessionCommand::MoveClient { session: SessionId(1), station, map };
+    let moved = |station, map| SessionCommand::MoveClient {
+        session: SessionId(1),
+        station,
+        sound: ClientSound { map, chain: None },
+        continues: false,
+    };
+    let active_maps = |registry: &Registry| {
+        let all = active_sounds(registry).into_iter();
+        all.map(|one| (one.station, one.sound.map)).collect::<Vec<_>>()
+    };
     assert!(effects.save && effects.commands.contains(&moved(1, ChannelMap::Left)));
     assert_eq!(effects.notices, [Notice::ChannelMap("a".to_owned())]);
     assert_eq!(active_maps(&registry), [(1, ChannelMap::Left)]);

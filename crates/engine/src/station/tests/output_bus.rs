@@ -1,6 +1,7 @@
 //! A station that plays another one, and renditions that come and go.
 
 use aulos_core::ChannelMap;
+use aulos_dsp::sound::{Headroom, SoundChain, SoundProgram};
 
 use super::*;
 use crate::output_bus::{MAX_BUS_OUTPUTS, StationTap, TooManyOutputs};
@@ -148,6 +149,35 @@ fn a_rendition_has_the_times_of_its_station_and_ends_on_command() {
     assert!(chunks.pop().is_none());
     world.handle.handle_timeout(world.now, |_| {});
     assert!(chunks.is_abandoned(), "freed");
+}
+
+#[test]
+fn a_rendition_with_a_limiter_is_stamped_earlier_by_its_latency() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    let (producer, mut chunks) = ring(64);
+    let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
+    let encoder = Box::new(PcmEncoder::new(SPEC));
+    let rendition = Rendition::new(encoder, pool, vec![producer], |_, _, _, _| 0);
+    let rendition = rendition.with_sound(&SoundProgram::identity(), Frames(960));
+    let number = world.handle.add_output(rendition).expect("room");
+    let (mut main, mut last) = (Vec::new(), None);
+    for step in 0..40 {
+        if step == 10 {
+            let chain = SoundChain { headroom: Headroom::Limiter, ..SoundChain::default() };
+            let program = SoundProgram::new(&chain, SPEC.rate, Db::ZERO);
+            world.handle.set_sound(number, program);
+        }
+        world.now = world.station.poll_timeout();
+        world.station.handle_timeout(world.now);
+        world.handle.handle_timeout(world.now, |_| {});
+        let own = world.chunks.pop().expect("a chunk");
+        let other = chunks.pop().expect("a chunk");
+        main.push((own.timestamp - other.timestamp, own.chunk.payload() == other.chunk.payload()));
+        assert!(last.is_none_or(|last| other.timestamp > last), "stamps do not go back");
+        last = Some(other.timestamp);
+    }
+    assert!(main[..10].iter().all(|one| *one == (Span::ZERO, true)), "the identity is exact");
+    assert_eq!(main[39].0, Span::from_millis(5), "{main:?}");
 }
 
 #[test]

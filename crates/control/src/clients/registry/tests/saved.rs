@@ -1,5 +1,11 @@
 //! Presets and the saved state: their limits, and what comes back.
 
+use std::sync::Arc;
+
+use aulos_core::Db;
+use aulos_dsp::equalizer::{EqualizerBand, FilterType, MAX_BANDS};
+use aulos_dsp::sound::{ChannelChain, Headroom, SoundChain};
+
 use super::super::store::{LoadOutcome, MAX_ADDED, SavedState, load, save};
 use super::*;
 
@@ -112,6 +118,29 @@ fn what_a_client_reports_of_itself_is_short_in_json() {
     assert_eq!(client.os, "Raspbian GNU/Linux 12 (bookworm)");
 }
 
+/// A chain whose numbers have as many digits as any.
+fn longest_chain() -> SoundChain {
+    let odd = |most: f64| -most / 3.000_000_1;
+    let band = EqualizerBand {
+        filter_type: FilterType::HighShelf,
+        hz: 20_000.0 / 3.000_000_1,
+        gain: Db::new(odd(24.0)),
+        q: 19.0 / 3.000_000_1,
+    };
+    let side = |ns| ChannelChain {
+        gain: Db::new(odd(24.0)),
+        delay: Span::from_nanos(ns),
+        bands: vec![band; MAX_BANDS],
+    };
+    SoundChain {
+        preamp: Some(Db::new(odd(40.0))),
+        headroom: Headroom::Limiter,
+        map: ChannelMap::Stereo,
+        left: side(33_333_333),
+        right: side(77_777_777),
+    }
+}
+
 #[test]
 fn the_largest_state_that_can_be_accepted_is_read_back() {
     let dir = aulos_blackbox::scratch::ScratchDir::new("largest").unwrap();
@@ -138,6 +167,14 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
     for number in 6_500..MAX_CLIENTS as u64 {
         visit_of_the_longest(&mut registry, number);
     }
+    let longest = Arc::new(longest_chain());
+    let written = aulos_config::client_sound::chain_json(&longest).to_string().len();
+    assert!(written <= store::MAX_CHAIN_BYTES, "{written} bytes");
+    for id in &ids[..MAX_CLIENT_SOUNDS] {
+        drop(set_sound(&mut registry, id, Some(Arc::clone(&longest)), 1).unwrap());
+    }
+    let one_more = set_sound(&mut registry, &ids[MAX_CLIENT_SOUNDS], Some(longest), 1);
+    assert_eq!(one_more, Err(SoundError::TooManyClients));
     let groups: Vec<String> = registry.table.groups().map(|group| group.id.clone()).collect();
     assert_eq!(groups.len(), MAX_CLIENTS);
     for group in groups {
