@@ -2,6 +2,7 @@
 
 import { clientNames, syncText, words } from "./format.js";
 import { html, signal, useEffect, useRef, useState } from "./html.js";
+import { ClientSound } from "./sound.js";
 import { act, ask, link, may, say, stations, status } from "./store.js";
 
 /** How long a value that the reader sets is not overwritten by the server's. */
@@ -103,7 +104,7 @@ function Field({ label, value, unit, type = "text", onSet, ...more }) {
 const GroupName = ({ group }) => html`<${Field} label="Name of the group" value=${group.named} placeholder=${group.name} onSet=${name => act("Group.SetName", { id: group.id, name })}/>`;
 
 /** What is set once and seldom looked at. */
-function ClientSettings({ client, group }) {
+function ClientSettings({ client, name, group }) {
   const { config, host, snapclient } = client;
   return html`<details><summary>More</summary><div class="settings">
     ${may("Client.SetName") ? html`<${Field} label="Name" value=${config.name} placeholder=${host.name} onSet=${name => act("Client.SetName", { id: client.id, name })}/>` : ""}
@@ -112,6 +113,7 @@ function ClientSettings({ client, group }) {
     ${may("Aulos.SetVolumeCap") ? html`<${Field} label="Maximum volume" type="number" min="0" max="100" unit="%" value=${config.volume.cap ?? 100} onSet=${text => act("Aulos.SetVolumeCap", { client: client.id, percent: Number(text) })}/>` : ""}
     <p class="dim">${snapclient.name} ${snapclient.version}, ${host.ip}${host.os ? `, ${host.os}` : ""}</p>
     ${!client.connected && may("Server.DeleteClient") ? html`<button type="button" onClick=${() => act("Server.DeleteClient", { id: client.id })}>Forget</button>` : ""}
+    ${may("Aulos.GetClientSound") ? html`<${ClientSound} client=${client} name=${name}/>` : ""}
   </div></details>`;
 }
 
@@ -129,7 +131,7 @@ function ClientRow({ client, name, group, groups }) {
     </div>
     <${Volume} client=${client} name=${name}/>
     ${move ? html`<${MoveMenu} client=${client} name=${name} group=${group} groups=${groups}/>` : ""}
-    <${ClientSettings} client=${client} group=${group}/>
+    <${ClientSettings} client=${client} name=${name} group=${group}/>
   </li>`;
 }
 

@@ -58,6 +58,7 @@ mod mqtt;
 mod music_assistant;
 mod nats;
 mod page;
+mod page_client_sound;
 mod page_hours;
 mod page_logs;
 mod page_operation;

@@ -78,6 +78,7 @@ const FILES: &[EmbeddedFile] = files! {
     SCRIPT "recordings.js",
     SCRIPT "relays.js",
     SCRIPT "rooms.js",
+    SCRIPT "sound.js",
     SCRIPT "station.js",
     SCRIPT "store.js",
     SCRIPT "sync.js",
@@ -302,11 +303,11 @@ mod tests {
         }
     }
 
-    /// The whole page, as it is sent without compression.
+    /// The whole page, as it is sent without compression; the sounds of clients took 6 kB more.
     #[test]
     fn the_files_are_small() {
         let bytes: usize = FILES.iter().map(|(.., contents)| contents.len()).sum();
-        assert!(bytes <= 260_000, "{bytes} bytes");
+        assert!(bytes <= 266_000, "{bytes} bytes");
     }
 
     /// The policy refuses scripts and styles in attributes and other hosts.
