@@ -81,6 +81,7 @@ mod reload;
 mod retry;
 mod rpc;
 mod schedule;
+mod sendspin;
 mod sendspin_peers;
 mod sipp;
 mod snapcast_source;

@@ -327,14 +327,15 @@ impl Peer {
             self.flush()?;
             return Ok(false);
         };
-        let buffer = self.sending_window(tap);
         if !self.link.is_ready_for_audio() {
-            self.cursor = Some(tap.first_playable(now, buffer));
+            self.cursor = Some(tap.first_playable(now, self.sending_window(tap)));
             self.flush()?;
             return Ok(true);
         }
+        // A stream that has begun is late only when its sound is.
+        let buffer = self.buffer(tap);
         if tap.is_stale(cursor, now, buffer) {
-            let playable = tap.first_playable(now, buffer);
+            let playable = tap.first_playable(now, self.sending_window(tap));
             self.lagged += cursor.distance(playable);
             self.last_skip = Some(now);
             cursor = playable;
