@@ -132,11 +132,14 @@ mod tests {
     /// A parameter of a name that means a client, a group or a station accepts names too.
     #[test]
     fn every_parameter_that_is_an_id_has_the_type_of_one() {
-        // The first may name a station that is gone, the second must not remove another one.
-        const WHOLE: [(&str, &str); 3] = [
+        // A filter may name a station that is gone, a removal must not reach another one, and a
+        // player that waits for its approval or has been forgotten is no client.
+        const WHOLE: [(&str, &str); 5] = [
             ("Aulos.GetEvents", "station"),
             ("Aulos.AcknowledgeEvents", "station"),
             ("Stream.RemoveStream", "id"),
+            ("Aulos.ApproveSendspinClient", "client"),
+            ("Aulos.ForgetSendspinClient", "client"),
         ];
         fn check(method: &str, param: &Param) -> usize {
             if let ParamType::Object(members, _) = param.kind {
