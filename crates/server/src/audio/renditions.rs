@@ -117,7 +117,8 @@ pub(super) fn end(inner: &mut AudioState, station: usize) {
 pub(super) fn find(inner: &AudioState, station: usize, kind: &RenditionKind) -> Option<usize> {
     let is_it = |one: &RunningRendition| one.matches(station, kind);
     let all = &inner.renditions;
-    all.iter().position(|one| is_it(one) && one.change.is_none()).or(all.iter().position(is_it))
+    let steady = all.iter().position(|one| is_it(one) && one.change.is_none());
+    steady.or_else(|| all.iter().position(is_it))
 }
 
 /// The rendition of this kind; created if it does not exist.
