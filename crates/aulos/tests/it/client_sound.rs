@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::common::{Controller, Heard, Playing, Room, eventually, resolve, scratch, waves};
 
-/// Milliseconds of a client's buffer.
-const BUFFER: u32 = 200;
+/// Milliseconds of a client's buffer: a busy machine may stop for less.
+const BUFFER: u32 = 1_500;
 /// The tones of the programme: amplitude of each in 16 bits, left and right alike.
 const TONES: [f64; 2] = [100.0, 3_000.0];
 const AMPLITUDE: f64 = 6_000.0;
@@ -81,7 +81,7 @@ fn near(found: [[f64; 2]; 2], expected: [[f64; 2]; 2]) -> bool {
 /// without a gap or a step. A room that is not heard would fall behind.
 fn until(rooms: &mut [&mut Room], expected: [[f64; 2]; 2]) {
     let mut last: Vec<Option<(i64, i16)>> = vec![None; rooms.len()];
-    for _ in 0..200 {
+    for _ in 0..500 {
         let mut levels_of_first = None;
         for (room, last) in rooms.iter_mut().zip(&mut last) {
             let (time, pcm) = chunk(room);
@@ -99,7 +99,7 @@ fn until(rooms: &mut [&mut Room], expected: [[f64; 2]; 2]) {
             return;
         }
     }
-    panic!("expected {expected:?} within four seconds");
+    panic!("expected {expected:?} within ten seconds");
 }
 
 fn set(caller: &mut Controller, client: &str, keys: Value) -> Value {
@@ -192,11 +192,11 @@ fn a_sound_is_there_again_after_a_reconnect_and_a_reload() {
     });
     until(&mut [&mut shelf], [[-6.0; 2]; 2]);
     // What was sent before is longer ago than a new client's first chunk.
-    (0..20).for_each(|_| drop(chunk(&mut shelf)));
+    (0..100).for_each(|_| drop(chunk(&mut shelf)));
     drop(shelf);
     let mut shelf = enter(&server, "shelf");
     assert!(near(levels(&chunk(&mut shelf).1), [[-6.0; 2]; 2]), "from its first chunk on");
-    server.next(resolve(&text("").replace("buffer_ms = 200", "buffer_ms = 250")));
+    server.next(resolve(&text("").replace("buffer_ms = 1500", "buffer_ms = 1550")));
     let reloaded = caller.call("Aulos.Reload", json!({}));
     assert_eq!(reloaded["result"]["changed"], json!(["hall"]), "{reloaded}");
     while !matches!(shelf.hear(), Heard::Codec(_)) {}
@@ -226,7 +226,7 @@ fn a_preview_changes_nothing_and_what_cannot_be_is_refused() {
         answer["error"].to_string()
     };
     for (params, why) in [
-        (json!({ "client": "x", "preset": "bass" }), "Client not found"),
+        (json!({ "client": "x", "preset": "bass" }), "no client `x`"),
         (json!({ "client": "shelf" }), "`chain`"),
         (json!({ "client": "shelf", "preset": "loud" }), "flat, bass"),
         (json!({ "client": "shelf", "text": "\nPreamp: x\nIf: y" }), "line 2: `Preamp` needs"),

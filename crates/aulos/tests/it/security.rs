@@ -262,7 +262,7 @@ fn a_login_grants_the_rights_of_its_role_and_notifications() {
     let commands = line.call("General.GetRPCCommands", &json!({})).unwrap();
     let allowed = commands["result"]["commands"].as_array().unwrap().iter();
     let allowed = allowed.filter(|command| command["hasPermission"] == true).count();
-    assert_eq!(allowed, 22, "five for everyone, seventeen for listeners");
+    assert_eq!(allowed, 23, "five for everyone, eighteen for listeners");
     board.call("Client.SetVolume", &json!({ "id": "a", "volume": { "percent": 8 } }));
     eventually(|| {
         line.call("Server.GetRPCVersion", &json!({})).unwrap();

@@ -72,9 +72,11 @@ impl Scene {
             "[[station]]\nname = \"music\"\nnormalize = \"r128\"\nrecord = {{ dir = \"{}\" }}\n\
              sources = [\"pipe://{}\", \"demo://\"]\n\
              [[station]]\nname = \"a \\\"quoted\\\" one\"\nsources = [\"demo://\"]\n\
-             insert = \"process:///bin/cat\"\n",
+             insert = \"process:///bin/cat\"\n\
+             hls = {{ renditions = [\"aac:96k\"], folder = \"{}\" }}\n",
             scratch.join("recordings").display(),
             scratch.join("fifo").display(),
+            scratch.join("hls").display(),
         );
         let server = AulosServer::start(&scratch, &config).unwrap();
         // So that there is a call to be counted.
