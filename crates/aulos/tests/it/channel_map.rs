@@ -131,7 +131,7 @@ fn a_map_that_is_none_and_a_client_that_is_none() {
     let mut caller = server.controller();
     let mut call = |params: Value| caller.call("Aulos.SetChannelMap", params)["error"].to_string();
     assert!(call(json!({ "client": "x", "map": "front" })).contains("left, right or mono"));
-    assert!(call(json!({ "client": "x", "map": "left" })).contains("Client not found"));
+    assert!(call(json!({ "client": "x", "map": "left" })).contains("there is no client `x`"));
     assert!(call(json!({ "map": "left" })).contains("`client`"));
 }
 

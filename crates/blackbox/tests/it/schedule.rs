@@ -36,6 +36,8 @@ fn record(server: &AulosServer, mut ends: impl FnMut() -> bool) -> Vec<i16> {
     while !ends() {
         std::thread::sleep(Duration::from_millis(10));
     }
+    // The last chunk of it is counted before it is sent.
+    std::thread::sleep(Duration::from_millis(500));
     recording.left()
 }
 

@@ -1,6 +1,6 @@
 //! Sendspin clients: who is let in, and what each is told of its group.
 //!
-//! A Sendspin client is one more client of [`crate::clients`]; here is only what Snapcast has no
+//! A Sendspin client is one more client of the registry; here is only what Snapcast has no
 //! words for.
 
 pub(crate) mod calls;
