@@ -82,6 +82,13 @@ impl Playout {
         times.filter(|at| self.is_settled(*at, settled)).count()
     }
 
+    /// By how much it is ahead, in seconds, of a player that plays this position of the content, in
+    /// frames, at this time.
+    #[must_use]
+    pub fn ahead_of(&self, position: f64, at: f64) -> Option<f64> {
+        Some(distance(self.position_at(at)?, position) / RATE_HZ)
+    }
+
     /// Content position that sounds at a time, in frames of the content.
     fn position_at(&self, at: f64) -> Option<f64> {
         let (grid, frame) = self.grid_at(at)?;

@@ -5,6 +5,7 @@
 //! machine permits. The long form (`scripts/soak sync_proof`) prints the table of that page and
 //! writes its picture.
 
+mod mixed;
 mod players;
 mod table;
 
@@ -86,7 +87,8 @@ fn two_players_are_in_sync_through_a_jittery_network() {
 fn short_form(net: &NetNamespaces, compiler: &Path) -> Result<(), ClientCorrection> {
     let ours = |is_far| Participant { program: Program::Ours, is_far, clock_ppm: 0 };
     let participants = [ours(false), ours(false), ours(true), ours(true)];
-    let session = Session { net, compiler, snapclient: None, model: JITTER_5, seconds: 8 };
+    let session =
+        Session { net, compiler, snapclient: None, model: JITTER_5, seconds: 8, config: "" };
     let sounds = session.run(&participants);
     // Half of the jitter is the most that a clock can be wrong if no process stalls.
     for (name, pair, limit) in
@@ -135,6 +137,7 @@ fn players_are_closer_than_snapclients() {
         snapclient: Some(&snapclient),
         model,
         seconds,
+        config: "",
     };
     let mut table = SyncTable::default();
     for case in CASES.iter().filter(|case| is_wanted(case.name)) {

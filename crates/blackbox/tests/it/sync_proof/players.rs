@@ -54,11 +54,23 @@ pub(super) struct Session<'a> {
     pub(super) model: Option<DelayModel>,
     /// Seconds from the start of the players to their end.
     pub(super) seconds: u64,
+    /// Tables of the server's configuration besides the station.
+    pub(super) config: &'a str,
 }
 
 impl Session<'_> {
     /// Runs it, and reads the files that the players wrote.
     pub(super) fn run(&self, participants: &[Participant]) -> Vec<PlayedSound> {
+        self.run_beside(participants, |_, _| ()).0
+    }
+
+    /// The same, with what `beside` starts after the players; and the time from which play-outs
+    /// count.
+    pub(super) fn run_beside<T>(
+        &self,
+        participants: &[Participant],
+        beside: impl FnOnce(&AulosServer, &ScratchDir) -> T,
+    ) -> (Vec<PlayedSound>, T, u64) {
         let scratch = ScratchDir::new("sync").unwrap();
         let library = StampLibrary::build(self.compiler, &scratch).unwrap();
         let link = self.model.map(|model| DelayedLink::start(self.net, model, 11).unwrap());
@@ -69,6 +81,7 @@ impl Session<'_> {
         };
         let epoch = now();
         let mut players: Vec<RunningPlayer> = participants.iter().enumerate().map(start).collect();
+        let others = beside(&server, &scratch);
         std::thread::sleep(Duration::from_secs(self.seconds));
         for player in &mut players {
             // Snapclient's status after SIGTERM is not always success.
@@ -76,7 +89,8 @@ impl Session<'_> {
         }
         server.stop().unwrap();
         drop(link);
-        players.into_iter().map(|player| player.finish(epoch)).collect()
+        let sounds = players.into_iter().map(|player| player.finish(epoch)).collect();
+        (sounds, others, epoch)
     }
 
     /// A server with a station that plays the tone.
@@ -88,8 +102,9 @@ impl Session<'_> {
         write_wav(out, &frames, SampleWidth::B16).unwrap();
         let config = format!(
             "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nspec = \"48000:16:2\"\n\
-             sources = [\"file://{}\"]\n",
-            text(&file)
+             sources = [\"file://{}\"]\n{}",
+            text(&file),
+            self.config
         );
         std::fs::write(scratch.join("aulos.toml"), config).unwrap();
         AulosServer::start_with(scratch, |command| {
