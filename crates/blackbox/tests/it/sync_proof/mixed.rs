@@ -25,6 +25,10 @@ use crate::retry::{ClientCorrection, retry};
 use crate::rpc::Rpc;
 use crate::{turn, wait_for};
 
+/// What a player writes to a file at a time sounds so much later, in seconds: the latency of the card
+/// of snapclient's file player, which ours has too.
+const FILE_DELAY: f64 = 0.010;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// After the start: both kinds of players correct their first estimates of the clock.
@@ -115,8 +119,9 @@ fn differences(playout: &Playout, received: &Received, tone: &ToneCapture, epoch
         let (Some(middle), Some(play)) = (position, play) else { continue };
         let at = (play.play_us as f64 - epoch_us) / 1e6;
         let start = middle - (WINDOW as f64 - 1.0) / 2.0;
-        if playout.is_settled(at, SETTLED)
-            && let Some(ahead) = playout.ahead_of(start, at)
+        let written_at = at - FILE_DELAY;
+        if playout.is_settled(written_at, SETTLED)
+            && let Some(ahead) = playout.ahead_of(start, written_at)
         {
             apart.push(ahead.abs() * 1e6);
         }
