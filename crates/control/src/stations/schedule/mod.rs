@@ -90,12 +90,14 @@ impl SchedulePlan {
         let change = |at: Timestamp, active: Option<PlannedSwitch>| {
             let beginning = active.filter(|active| active.from == at);
             let order = active.and_then(|active| self.order(active));
+            let ended = self.orders.iter().find(|order| order.until() == Some(at));
+            // A frame is not found again by way of the wall clock.
+            let exact = match (beginning, order) {
+                (Some(_), Some(order)) => Some(order.begins(clock)),
+                _ => ended.and_then(|order| order.ends(clock)),
+            };
             ScheduledChange {
-                // A frame is not found again by way of the wall clock.
-                at: match (beginning, order) {
-                    (Some(_), Some(order)) => order.begins(clock),
-                    _ => clock.local_at(unix_time(at)),
-                },
+                at: exact.unwrap_or_else(|| clock.local_at(unix_time(at))),
                 input: match (active.map(|active| active.item), order) {
                     (Some(PlannedItem::Entry(entry)), _) => {
                         settings.entries.get(entry).map(|entry| entry.source)

@@ -76,6 +76,11 @@ impl SwitchOrder {
         self.from.checked_add(length).ok()
     }
 
+    /// When it ends, by the station's clock, if it has a duration.
+    pub(super) fn ends(&self, clock: &WallClock) -> Option<Instant> {
+        Some(self.begins(clock) + self.length?)
+    }
+
     /// Index of its source; `None` if the station has it no longer.
     pub(super) fn input(&self, station: &StationSettings) -> Option<Option<usize>> {
         let Some(name) = &self.source else { return Some(None) };

@@ -221,6 +221,19 @@ fn what_readings_of_the_clocks_differ_by_ends_no_switch() {
 }
 
 #[test]
+fn a_call_lasts_for_its_frames_although_the_wall_clock_is_slewed() {
+    let (station, mut state) = (station(""), ScheduleState::default());
+    let (early, begin) = (clock("06:00:00"), minutes(370));
+    let (news, second) = (Some("news".to_owned()), Span::from_secs(1));
+    state.order(news, OrderTime::Local(begin), Some(second), &early).unwrap();
+    state.update(&station, &early);
+    let later = clock("06:10:00.5");
+    let slewed = WallClock { local: later.local - Span::from_millis(10), ..later };
+    let update = state.update(&station, &slewed);
+    assert_eq!(told(&update)[1].0, begin + second);
+}
+
+#[test]
 fn a_call_that_comes_while_another_one_ends_is_planned() {
     let (station, mut state) = (station(""), ScheduleState::default());
     let early = clock("06:00:00");
