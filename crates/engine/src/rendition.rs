@@ -79,7 +79,7 @@ impl Rendition {
         self
     }
 
-    /// The same with the sound of a client, which [`Self::set_sound`] changes.
+    /// The same with the sound of a client, which can change while it plays.
     #[must_use]
     pub fn with_sound(mut self, program: &SoundProgram, quantum: Frames) -> Self {
         let SampleSpec { rate, layout, .. } = self.encoder.spec();
