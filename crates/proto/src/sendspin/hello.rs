@@ -47,7 +47,7 @@ pub struct ClientDevice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlayerSupport {
-    /// Its formats, the best first; at most [`MAX_FORMATS`].
+    /// Its formats, the best first; at most 64.
     pub formats: Vec<SupportedFormat>,
     /// Bytes that it holds before they are played.
     pub buffer_capacity: u32,
