@@ -95,10 +95,10 @@ impl SendspinLink {
                 WsMessage::Text(message) => self.session.receive(now, true, message),
                 WsMessage::Ping(payload) => {
                     self.session.heard(now);
-                    self.send_frame(wire, FrameKind::Pong, payload)?;
+                    wire.send_frame(&mut self.writer, FrameKind::Pong, payload)?;
                 }
                 WsMessage::Close(payload) => {
-                    self.send_frame(wire, FrameKind::Close, payload)?;
+                    wire.send_frame(&mut self.writer, FrameKind::Close, payload)?;
                     return Err(SessionEndCause::Closed);
                 }
                 _ => self.session.heard(now),
@@ -211,17 +211,6 @@ impl SendspinLink {
         *wire.blocked = flow == WriteStatus::Blocked;
         self.drain(&mut wire, &mut Vec::new())?;
         Ok((flow, sent, is_full))
-    }
-
-    fn send_frame(
-        &mut self,
-        wire: &mut Wire<'_>,
-        kind: FrameKind,
-        payload: &[u8],
-    ) -> Result<(), SessionEndCause> {
-        wire.check_queue()?;
-        wire.outbox.queue_with(|out| self.writer.write(kind, payload, out));
-        wire.flush()
     }
 
     /// Writes answers to questions for the time at once, directly after they are stamped.

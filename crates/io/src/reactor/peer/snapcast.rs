@@ -62,10 +62,10 @@ impl SnapcastLink {
                     self.drain(wire, events)?;
                 }
                 ws::WsMessage::Ping(payload) => {
-                    send_frame(wire, ws::FrameKind::Pong, payload)?;
+                    wire.send_frame(&mut ws::WsWriter::default(), ws::FrameKind::Pong, payload)?;
                 }
                 ws::WsMessage::Close(payload) => {
-                    send_frame(wire, ws::FrameKind::Close, payload)?;
+                    wire.send_frame(&mut ws::WsWriter::default(), ws::FrameKind::Close, payload)?;
                     return Err(SessionEndCause::Closed);
                 }
                 // snapserver ignores text frames as well.
@@ -151,17 +151,6 @@ impl SnapcastLink {
         }
         Ok(())
     }
-}
-
-fn send_frame(
-    wire: &mut Wire<'_>,
-    kind: ws::FrameKind,
-    payload: &[u8],
-) -> Result<(), SessionEndCause> {
-    wire.check_queue()?;
-    wire.outbox.queue(ws::WsFrameHeader::new(kind, payload.len()).as_bytes());
-    wire.outbox.queue(payload);
-    wire.flush()
 }
 
 /// A message with the framing of this client.

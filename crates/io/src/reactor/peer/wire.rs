@@ -2,6 +2,7 @@
 
 use aulos_proto::sendspin::ControllerCommand;
 use aulos_proto::snap::wire::{ClientInfo, Hello};
+use aulos_proto::ws::{FrameKind, WsWriter};
 
 use crate::reactor::SessionEndCause;
 use crate::reactor::connection::MediaConnection;
@@ -33,6 +34,18 @@ impl Wire<'_> {
             *self.blocked = flow == WriteStatus::Blocked;
         }
         Ok(())
+    }
+
+    /// Sends a whole frame of a WebSocket.
+    pub(super) fn send_frame(
+        &mut self,
+        writer: &mut WsWriter,
+        kind: FrameKind,
+        payload: &[u8],
+    ) -> Result<(), SessionEndCause> {
+        self.check_queue()?;
+        self.outbox.queue_with(|out| writer.write(kind, payload, out));
+        self.flush()
     }
 
     /// Whether a peer that asks may be answered; one that does not read is cut.
