@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The buffer of the station.
 const BUFFER_US: i64 = 1_000_000;
 
-struct House {
+struct Fixture {
     scratch: ScratchDir,
     server: Option<AulosServer>,
     stream: SocketAddr,
@@ -31,7 +31,7 @@ struct House {
     port: u16,
 }
 
-impl House {
+impl Fixture {
     fn start(name: &str, codec: &str, sendspin: &str) -> Self {
         let scratch = ScratchDir::new(name).unwrap();
         let port = free_port().unwrap();
@@ -105,18 +105,18 @@ fn samples(player: &SendspinProcess) -> Vec<[i32; 2]> {
 fn players_of_both_encrypted_dialects_play_what_snapcast_clients_play() {
     let _turn = shared_turn();
     let Some(tools) = SendspinTools::find_or_skip() else { return };
-    let mut house = House::start("sendspin-play", "flac", "");
+    let mut fixture = Fixture::start("sendspin-play", "flac", "");
     // FLAC as the station has it, and PCM, which is encoded for this player alone.
     for (dialect, name, format) in [
         (Dialect::Current, "current", "flac:48000:16:2"),
         (Dialect::FirstNoise, "first", "pcm:48000:16:2"),
     ] {
-        let mut player = house.player(&tools, dialect, name, &["--format", format]);
-        let id = house.approve(&player);
+        let mut player = fixture.player(&tools, dialect, name, &["--format", format]);
+        let id = fixture.approve(&player);
         let stream =
             player.wait_for("a stream", PATIENCE, |event| event.named("stream_start")).unwrap();
         assert!(format.starts_with(stream["player"]["codec"].as_str().unwrap()), "{stream}");
-        let stamps = snapcast_stamps(house.stream, || {
+        let stamps = snapcast_stamps(fixture.stream, || {
             player.wait_for_chunks(150, PATIENCE).unwrap();
         });
         let received = player.received();
@@ -130,10 +130,10 @@ fn players_of_both_encrypted_dialects_play_what_snapcast_clients_play() {
         assert_eq!(late, 0, "{name}");
         let share = tone_share(&samples(&player)[9_600..], 1_000.0, 48_000.0);
         assert!(share > 0.999, "{name}: {share}");
-        assert_eq!(house.client(&id)["snapclient"]["name"], "Sendspin");
+        assert_eq!(fixture.client(&id)["snapclient"]["name"], "Sendspin");
         assert!(player.received().complaints.is_empty(), "{:?}", player.received().complaints);
         player.quit().unwrap();
-        wait_for("the end", PATIENCE, || house.client(&id)["connected"] == false);
+        wait_for("the end", PATIENCE, || fixture.client(&id)["connected"] == false);
     }
 }
 
@@ -141,12 +141,12 @@ fn players_of_both_encrypted_dialects_play_what_snapcast_clients_play() {
 fn volume_group_and_station_are_those_of_every_client() {
     let _turn = shared_turn();
     let Some(tools) = SendspinTools::find_or_skip() else { return };
-    let mut house = House::start("sendspin-group", "flac", "");
-    let mut player = house.player(&tools, Dialect::Current, "kitchen", &[]);
-    let id = house.approve(&player);
+    let mut fixture = Fixture::start("sendspin-group", "flac", "");
+    let mut player = fixture.player(&tools, Dialect::Current, "kitchen", &[]);
+    let id = fixture.approve(&player);
     player.wait_for_chunks(20, PATIENCE).unwrap();
     let volume = json!({ "id": id, "volume": { "percent": 35, "muted": true } });
-    house.rpc.call("Client.SetVolume", &volume);
+    fixture.rpc.call("Client.SetVolume", &volume);
     let has = |key: &'static str, value: Value| {
         move |event: &aulos_blackbox::sendspin::Event| {
             event.named("command").filter(|command| command[key] == value)
@@ -156,15 +156,15 @@ fn volume_group_and_station_are_those_of_every_client() {
     // The user turns it up at the player.
     player.command("state", json!({ "volume": 70, "muted": false })).unwrap();
     wait_for("the volume of the player", PATIENCE, || {
-        house.client(&id)["config"]["volume"] == json!({ "percent": 70, "muted": false })
+        fixture.client(&id)["config"]["volume"] == json!({ "percent": 70, "muted": false })
     });
     // A controller sets the volume of the group.
     player.command("control", json!({ "command": "volume", "volume": 20 })).unwrap();
     player.wait_for("the group's volume", PATIENCE, has("volume", json!(20))).unwrap();
     // Another station: what is buffered is dropped, and the new sound comes.
-    let groups = house.rpc.call("Server.GetStatus", &Value::Null)["server"]["groups"].clone();
+    let groups = fixture.rpc.call("Server.GetStatus", &Value::Null)["server"]["groups"].clone();
     let group = groups[0]["id"].clone();
-    house.rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": "other" }));
+    fixture.rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": "other" }));
     player.wait_for("the switch", PATIENCE, |event| event.named("stream_clear")).unwrap();
     let before = samples(&player).len();
     let chunks = player.received().chunks.len();
@@ -172,7 +172,7 @@ fn volume_group_and_station_are_those_of_every_client() {
     let heard = &samples(&player)[before + 9_600..];
     assert!(tone_share(heard, 400.0, 48_000.0) > 0.999);
     let name = json!({ "id": group, "name": "Upstairs" });
-    house.rpc.call("Group.SetName", &name);
+    fixture.rpc.call("Group.SetName", &name);
     player
         .wait_for("the name", PATIENCE, |event| {
             event.named("group").filter(|group| group["group_name"] == "Upstairs")
@@ -185,9 +185,9 @@ fn volume_group_and_station_are_those_of_every_client() {
 fn a_pairing_by_token_outlives_the_server() {
     let _turn = shared_turn();
     let Some(tools) = SendspinTools::find_or_skip() else { return };
-    let mut house = House::start("sendspin-pair", "flac", "");
-    let (url, key) = (house.url(), house.scratch.join("player.key"));
-    let store = house.scratch.join("player.store");
+    let mut fixture = Fixture::start("sendspin-pair", "flac", "");
+    let (url, key) = (fixture.url(), fixture.scratch.join("player.key"));
+    let store = fixture.scratch.join("player.store");
     let options =
         ["--url", &*url, "--identity", key.to_str().unwrap(), "--store", store.to_str().unwrap()];
     let connected = |wanted: &'static str| {
@@ -195,21 +195,21 @@ fn a_pairing_by_token_outlives_the_server() {
             event.named("connected").filter(|now| now["psk"] == wanted)
         }
     };
-    let start = |house: &House| {
-        let (tools, scratch) = (&tools, &house.scratch);
+    let start = |fixture: &Fixture| {
+        let (tools, scratch) = (&tools, &fixture.scratch);
         SendspinProcess::client(tools, Dialect::Current, scratch, "player", &options).unwrap()
     };
-    let mut player = start(&house);
+    let mut player = start(&fixture);
     player.wait_for("the connection", PATIENCE, connected("sentinel")).unwrap();
     let token = player.ready["token"].clone();
-    house.rpc.call("Aulos.PairSendspinClient", &json!({ "token": token }));
+    fixture.rpc.call("Aulos.PairSendspinClient", &json!({ "token": token }));
     player.wait_for("the pairing", PATIENCE, connected("long_term")).unwrap();
     player.wait_for_chunks(20, PATIENCE).unwrap();
     player.quit().unwrap();
     // Killed, so that nothing is saved at the end.
-    drop(house.server.take());
-    house.server = Some(House::start_server(&house.scratch, house.port, "flac", ""));
-    let mut player = start(&house);
+    drop(fixture.server.take());
+    fixture.server = Some(Fixture::start_server(&fixture.scratch, fixture.port, "flac", ""));
+    let mut player = start(&fixture);
     player.wait_for("the paired connection", PATIENCE, connected("long_term")).unwrap();
     player.wait_for_chunks(20, PATIENCE).unwrap();
 }
@@ -220,13 +220,13 @@ fn the_server_connects_to_a_player_that_listens() {
     let Some(tools) = SendspinTools::find_or_skip() else { return };
     let port = free_port().unwrap();
     let connect = format!("connect = [\"127.0.0.1:{port}\"]");
-    let mut house = House::start("sendspin-dial", "flac", &connect);
+    let mut fixture = Fixture::start("sendspin-dial", "flac", &connect);
     let text = port.to_string();
     let options = ["--listen", &*text, "--unpaired"];
     let mut player =
-        SendspinProcess::client(&tools, Dialect::Current, &house.scratch, "hall", &options)
+        SendspinProcess::client(&tools, Dialect::Current, &fixture.scratch, "hall", &options)
             .unwrap();
-    house.approve(&player);
+    fixture.approve(&player);
     player.wait_for_chunks(20, PATIENCE).unwrap();
     assert_eq!(player.received().breaks(), []);
 }
@@ -236,16 +236,16 @@ fn a_browser_without_encryption_plays_by_permission() {
     let _turn = shared_turn();
     let Some(tools) = SendspinTools::find_or_skip() else { return };
     let Some(chromium) = find_or_skip("chromium") else { return };
-    let mut house = House::start("sendspin-browser", "flac", "legacy = [\"*\"]");
-    let url = house.url();
-    let mut page = SendspinPage::open(&tools, &chromium, &house.scratch, &url, "pcm").unwrap();
+    let mut fixture = Fixture::start("sendspin-browser", "flac", "legacy = [\"*\"]");
+    let url = fixture.url();
+    let mut page = SendspinPage::open(&tools, &chromium, &fixture.scratch, &url, "pcm").unwrap();
     page.wait_for_chunks(40, PATIENCE).unwrap();
     assert_eq!(page.received().breaks(), []);
-    let groups = house.rpc.call("Server.GetStatus", &Value::Null)["server"]["groups"].clone();
+    let groups = fixture.rpc.call("Server.GetStatus", &Value::Null)["server"]["groups"].clone();
     let client = &groups[0]["clients"][0];
     assert_eq!(client["snapclient"]["name"], "Sendspin", "{groups}");
     let id = client["id"].clone();
     let volume = json!({ "id": id, "volume": { "percent": 30, "muted": false } });
-    house.rpc.call("Client.SetVolume", &volume);
+    fixture.rpc.call("Client.SetVolume", &volume);
     wait_for("the page's volume", PATIENCE, || page.run("peer.core.volume").unwrap() == json!(30));
 }

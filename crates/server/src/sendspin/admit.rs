@@ -63,10 +63,10 @@ pub(super) async fn admit(
     context: &SendspinContext,
 ) -> Result<Arc<()>, AdmitError> {
     let address = connection.address;
-    let mut guest =
-        Guest { connection, context, client_id: None, is_waiting: false, out: Vec::new() };
-    let result = guest.run().await;
-    guest.end_waiting();
+    let mut pending =
+        PendingClient { connection, context, client_id: None, is_waiting: false, out: Vec::new() };
+    let result = pending.run().await;
+    pending.end_waiting();
     match result {
         Ok(client) => {
             let alive = Arc::new(());
@@ -81,7 +81,7 @@ pub(super) async fn admit(
                 "a Sendspin player is let in"
             );
             context.control.sendspin.set_name(&client.hello.client_id, name);
-            guest.hand_over(client, Arc::clone(&alive))?;
+            pending.hand_over(client, Arc::clone(&alive))?;
             Ok(alive)
         }
         Err(error) => {
@@ -93,7 +93,7 @@ pub(super) async fn admit(
 }
 
 /// A client that is not let in yet.
-struct Guest<'a> {
+struct PendingClient<'a> {
     connection: Connection,
     context: &'a SendspinContext,
     /// Who it says it is.
@@ -102,7 +102,7 @@ struct Guest<'a> {
     out: Vec<u8>,
 }
 
-impl Guest<'_> {
+impl PendingClient<'_> {
     async fn run(&mut self) -> Result<ActivatedClient, AdmitError> {
         let now = SystemClock::now();
         let mut admission = Admission::new(Arc::clone(&self.context.server), random_key()?, now);
