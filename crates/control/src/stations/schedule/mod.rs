@@ -15,7 +15,7 @@ use aulos_config::{ScheduleSettings, StationSettings};
 use aulos_core::Span;
 use aulos_engine::recorder::WallClock;
 use aulos_engine::switch::{MAX_SCHEDULED_CHANGES, ScheduledChange, SwitchSchedule};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::hooks::HookEvent;
 use occurrence::{active, rfc3339, timestamp, unix_time, upcoming};
@@ -266,8 +266,8 @@ impl ScheduleState {
         &self.orders
     }
 
-    /// Removes the orders that have ended, that another entry has followed, and whose source is
-    /// gone.
+    /// Removes the orders that ended a moment ago, that another entry has followed, and whose source
+    /// is gone.
     fn remove_ended_orders(&mut self, station: &StationSettings, now: Timestamp) {
         let active = self.plan.as_ref().and_then(|plan| plan.active);
         let follower = active.filter(|active| active.from <= now);
@@ -277,7 +277,7 @@ impl ScheduleState {
                 follower.is_some_and(|one| one.item != planned.item && one.rank() > planned.rank())
             };
             let has_ended = match planned.until {
-                Some(until) => until <= now,
+                Some(until) => now.duration_since(until) >= KEPT_AFTER,
                 None => planned.from <= now && is_followed(),
             };
             !has_ended && order.input(station).is_some()
@@ -318,6 +318,10 @@ fn is_same(sent: &SwitchSchedule, wanted: &SwitchSchedule, clock: &WallClock) ->
         _ => false,
     })
 }
+
+/// An order is planned with for so long after its end, because the station may not have come to
+/// that frame yet: without a plan it ends at the next quantum.
+const KEPT_AFTER: SignedDuration = SignedDuration::from_millis(500);
 
 /// Entries to come in the status.
 const SHOWN_ENTRIES: usize = 5;

@@ -234,6 +234,21 @@ fn a_call_lasts_for_its_frames_although_the_wall_clock_is_slewed() {
 }
 
 #[test]
+fn the_end_of_a_call_stays_planned_until_the_station_has_come_to_it() {
+    let (station, mut state) = (station(""), ScheduleState::default());
+    let (early, begin) = (clock("06:00:00"), minutes(370));
+    let (news, second) = (Some("news".to_owned()), Span::from_secs(1));
+    state.order(news, OrderTime::Local(begin), Some(second), &early).unwrap();
+    for now in ["06:00:00", "06:10:00.5"] {
+        state.update(&station, &clock(now));
+    }
+    assert_eq!(told(&state.update(&station, &clock("06:10:01.05")))[0].0, begin + second);
+    assert_eq!(state.update(&station, &clock("06:10:01.2")).send, None);
+    assert_eq!(state.update(&station, &clock("06:10:02")).send, Some([None, None]));
+    assert!(state.orders().is_empty());
+}
+
+#[test]
 fn a_call_that_comes_while_another_one_ends_is_planned() {
     let (station, mut state) = (station(""), ScheduleState::default());
     let early = clock("06:00:00");
