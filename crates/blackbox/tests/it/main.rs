@@ -82,6 +82,7 @@ mod retry;
 mod rpc;
 mod schedule;
 mod sendspin;
+mod sendspin_mdns;
 mod sendspin_peers;
 mod sipp;
 mod snapcast_source;

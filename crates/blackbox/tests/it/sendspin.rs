@@ -232,6 +232,33 @@ fn the_server_connects_to_a_player_that_listens() {
 }
 
 #[test]
+fn a_browser_plays_the_opus_of_the_station() {
+    let _turn = shared_turn();
+    let Some(tools) = SendspinTools::find_or_skip() else { return };
+    let Some(chromium) = find_or_skip("chromium") else { return };
+    let fixture = Fixture::start("sendspin-opus", "opus", "legacy = [\"*\"]");
+    let (scratch, url) = (&fixture.scratch, fixture.url());
+    let mut page = SendspinPage::open(&tools, &chromium, scratch, &url, "opus,pcm").unwrap();
+    let stream = page.wait_for("a stream", PATIENCE, |event| event.named("stream_start")).unwrap();
+    assert_eq!(stream["player"]["codec"], "opus", "{stream}");
+    page.wait_for_chunks(100, PATIENCE).unwrap();
+    // A decoder gives out less at its start.
+    let chunks = &page.received().chunks[10..];
+    for pair in chunks.windows(2) {
+        let step = pair[1].server_us - pair[0].server_us;
+        assert!((step - pair[0].frames * 1_000_000 / pair[0].rate).abs() <= 1, "{pair:?}");
+    }
+    let sound = page.run("peer.sound()").unwrap();
+    let sample = |value: &Value| (value.as_f64().unwrap() * 32_768.0).round();
+    #[expect(clippy::cast_possible_truncation, reason = "16 bits")]
+    let frames: Vec<[i32; 2]> =
+        sound.as_array().unwrap().iter().map(|value| [sample(value) as i32; 2]).collect();
+    assert_eq!(frames.len(), 48_000);
+    let share = tone_share(&frames, 1_000.0, 48_000.0);
+    assert!(share > 0.99, "{share}");
+}
+
+#[test]
 fn a_browser_without_encryption_plays_by_permission() {
     let _turn = shared_turn();
     let Some(tools) = SendspinTools::find_or_skip() else { return };
