@@ -8,6 +8,7 @@
 mod command;
 mod discovery;
 mod facts;
+mod leftovers;
 mod outbox;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use command::LastSound;
 pub use command::MqttCall;
 pub use facts::{ClientFacts, ServerFacts, StationFacts, StationShape};
+use leftovers::Leftovers;
 pub use outbox::MqttMessage;
 use outbox::MqttOutbox;
 pub use topics::MqttTopics;
@@ -64,6 +66,7 @@ pub struct MqttBridge {
     outbox: MqttOutbox,
     facts: ServerFacts,
     stations: HashMap<String, StationMemory>,
+    leftovers: Leftovers,
     call: Option<MqttCall>,
     commands: TokenBucket,
     /// When everything is published again, because Home Assistant has started.
@@ -114,6 +117,7 @@ impl MqttBridge {
             outbox,
             facts: ServerFacts::default(),
             stations: HashMap::new(),
+            leftovers: Leftovers::default(),
             call: None,
             commands: TokenBucket::new(COMMANDS, COMMAND_INTERVAL, now),
             republish_at: None,
@@ -129,6 +133,7 @@ impl MqttBridge {
             MqttInput::Connected => self.outbox.open(),
             MqttInput::Disconnected => {
                 self.outbox.close();
+                self.leftovers = Leftovers::default();
                 (self.call, self.republish_at) = (None, None);
             }
             MqttInput::Facts(facts) => self.handle_facts(now, facts),
@@ -179,6 +184,12 @@ impl MqttBridge {
             }
             return;
         }
+        if let Some((kind, id)) = self.topics.marker(topic) {
+            if is_retained {
+                self.leftovers.push(kind, id);
+            }
+            return;
+        }
         // A command that the broker has kept would be carried out again after each connection.
         let call = std::str::from_utf8(payload).ok().filter(|_| !is_retained).and_then(|payload| {
             let command = self.topics.command(topic)?;
@@ -196,6 +207,7 @@ impl MqttBridge {
     fn handle_facts(&mut self, now: Instant, facts: &ServerFacts) {
         let before = std::mem::replace(&mut self.facts, facts.clone());
         self.remove_missing(&before);
+        self.leftovers.remove(&self.facts, &self.topics, &mut self.outbox);
         self.publish_server(&before);
         for station in &facts.stations {
             let before = before.stations.iter().find(|one| one.shape.name == station.shape.name);

@@ -201,6 +201,61 @@ fn what_is_gone_is_removed_with_its_description() {
     assert!(changes(&mut bridge, 200, &facts).is_empty());
 }
 
+/// A retained message that the broker delivers at the subscription.
+fn retained(bridge: &mut MqttBridge, topic: &str) {
+    let message = MqttInput::Message { topic, payload: b"OFF", is_retained: true };
+    bridge.handle_input(at(0), message);
+}
+
+#[test]
+fn what_was_removed_while_there_was_no_connection_is_removed_at_the_broker() {
+    let mut bridge = bridge();
+    bridge.handle_input(at(0), MqttInput::Connected);
+    // Before the server has been read, and after that.
+    retained(&mut bridge, "aulos/box/station/attic/silence");
+    retained(&mut bridge, "aulos/box/station/hall/silence");
+    bridge.handle_input(at(0), MqttInput::Facts(&facts()));
+    let all = published(&mut bridge);
+    let removed = |all: &[MqttMessage]| -> Vec<String> {
+        let removed = all.iter().filter(|one| one.payload.is_empty() && one.is_retained);
+        removed.map(|one| one.topic.clone()).collect()
+    };
+    let gone = removed(&all);
+    assert_eq!(gone[0], "homeassistant/device/aulos_box_station_attic/config");
+    assert_eq!(gone.len(), 1 + 10, "{gone:?}");
+    assert!(gone[1..].iter().all(|topic| topic.starts_with("aulos/box/station/attic/")));
+    retained(&mut bridge, "aulos/box/client/02_42/connected");
+    retained(&mut bridge, &format!("aulos/box/client/{}/connected", escape("02:42")));
+    bridge.handle_input(at(500), MqttInput::Facts(&facts()));
+    let gone = removed(&published(&mut bridge));
+    assert_eq!(gone.len(), 1 + 5, "{gone:?}");
+    assert!(gone.iter().all(|topic| topic.contains("client_02_42/") || topic.contains("/02_42/")));
+    // What this server publishes comes back, and is neither a command nor a leftover.
+    let (topic, payload) = ("aulos/box/station/shed/silence", &b"OFF"[..]);
+    bridge.handle_input(at(600), MqttInput::Message { topic, payload, is_retained: false });
+    assert!(changes(&mut bridge, 1_000, &facts()).is_empty());
+    assert_eq!(bridge.take_stats().refused, 0);
+}
+
+/// Every topic that is published of a part is one that is removed.
+#[test]
+fn every_retained_topic_of_a_part_is_known() {
+    let mut facts = facts();
+    facts.stations[0].recording = Some(1.0);
+    let all = published(&mut connected(&facts));
+    for part in &topics::PARTS {
+        let prefix = format!("aulos/box/{}/", part.kind);
+        let topics = all.iter().filter_map(|one| one.topic.strip_prefix(&prefix));
+        let mut found: Vec<&str> = topics.filter_map(|one| one.split('/').nth(1)).collect();
+        found.sort_unstable();
+        found.dedup();
+        let mut known = part.entities.to_vec();
+        known.sort_unstable();
+        assert_eq!(found, known, "{}", part.kind);
+        assert!(known.contains(&part.marker));
+    }
+}
+
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn messages_become_calls_of_a_controller() {

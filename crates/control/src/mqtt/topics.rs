@@ -21,6 +21,41 @@ pub(super) struct CommandTopic<'t> {
     pub(super) entity: &'t str,
 }
 
+/// A kind of parts of which topics are retained.
+#[derive(Debug)]
+pub(super) struct PartTopics {
+    pub(super) kind: &'static str,
+    /// Its topic that is subscribed to.
+    pub(super) marker: &'static str,
+    /// All of its retained topics.
+    pub(super) entities: &'static [&'static str],
+}
+
+/// All kinds.
+pub(super) const PARTS: [PartTopics; 2] = [
+    PartTopics {
+        kind: "station",
+        marker: "silence",
+        entities: &[
+            "loudness",
+            "source",
+            "title",
+            "silence",
+            "fallback",
+            "programme",
+            "normalize",
+            "equalizer",
+            "recording",
+            "recorded",
+        ],
+    },
+    PartTopics {
+        kind: "client",
+        marker: "connected",
+        entities: &["volume", "mute", "latency", "stream", "connected"],
+    },
+];
+
 impl MqttTopics {
     /// The topics below `base` of the server with this name. Without a discovery prefix, Home
     /// Assistant is not told of them.
@@ -44,6 +79,12 @@ impl MqttTopics {
             ["station/+/+/set", "station/+/+/press", "client/+/+/set", "server/preset/+/press"];
         let commands = ends.map(|end| format!("{}/{end}", self.root));
         commands.into_iter().chain(self.birth()).collect()
+    }
+
+    /// The topics by whose retained messages the broker tells which stations and clients it knows.
+    #[must_use]
+    pub fn markers(&self) -> Vec<String> {
+        PARTS.iter().map(|part| self.entity(part.kind, "+", part.marker)).collect()
     }
 
     /// The client's id in MQTT.
@@ -83,6 +124,14 @@ impl MqttTopics {
         self.discovery.as_ref().map(|prefix| format!("{prefix}/device/{device}/config"))
     }
 
+    /// The kind and escaped id of the part of which one of [`markers`](Self::markers) tells.
+    pub(super) fn marker<'t>(&self, topic: &'t str) -> Option<(&'static str, &'t str)> {
+        let mut words = topic.strip_prefix(&self.root)?.strip_prefix('/')?.splitn(3, '/');
+        let (kind, id, entity) = (words.next()?, words.next()?, words.next()?);
+        let part = PARTS.iter().find(|part| part.kind == kind && part.marker == entity)?;
+        (is_plain(id) && id.len() <= MAX_ESCAPED).then_some((part.kind, id))
+    }
+
     /// What a topic commands.
     pub(super) fn command<'t>(&self, topic: &'t str) -> Option<CommandTopic<'t>> {
         let mut parts = topic.strip_prefix(&self.root)?.strip_prefix('/')?.split('/');
@@ -96,11 +145,10 @@ impl MqttTopics {
 /// An id of letters, digits, `_` and `-`, as topics and Home Assistant permit them. Another one has
 /// `_` for each other character, and a hash that tells it from those that are escaped to the same.
 pub(super) fn escape(id: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if (1..=MAX_PLAIN).contains(&id.len()) && id.chars().all(is_plain) {
+    if id.len() <= MAX_PLAIN && is_plain(id) {
         return id.to_owned();
     }
-    let plain = |c| if is_plain(c) { c } else { '_' };
+    let plain = |c| if is_plain_char(c) { c } else { '_' };
     let mut escaped: String = id.chars().take(MAX_PLAIN).map(plain).collect();
     // FNV-1a: a place in a topic must stay the same from version to version.
     let hash = id
@@ -110,8 +158,20 @@ pub(super) fn escape(id: &str) -> String {
     escaped
 }
 
+/// Whether an id has only characters that topics and Home Assistant permit.
+fn is_plain(id: &str) -> bool {
+    !id.is_empty() && id.chars().all(is_plain_char)
+}
+
+const fn is_plain_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
 /// Longer ids are cut, and told apart by their hash.
 const MAX_PLAIN: usize = 64;
+
+/// With `_` and the eight digits of the hash.
+const MAX_ESCAPED: usize = MAX_PLAIN + 9;
 
 #[cfg(test)]
 mod tests {
@@ -138,6 +198,26 @@ mod tests {
         assert!(escape(&"x".repeat(65)).starts_with(&"x".repeat(64)));
         let same = ["a/b", "a+b", "a b", "a_b"].map(escape);
         assert!((1..4).all(|index| !same[..index].contains(&same[index])), "{same:?}");
+    }
+
+    #[test]
+    fn only_topics_of_this_server_tell_of_its_parts() {
+        let topics = MqttTopics::new("aulos", "box", None);
+        let long = format!("aulos/box/client/{}/connected", "x".repeat(MAX_ESCAPED + 1));
+        for (topic, expected) in [
+            ("aulos/box/station/hall/silence", Some(("station", "hall"))),
+            ("aulos/box/client/02_42_63f5f2b5/connected", Some(("client", "02_42_63f5f2b5"))),
+            ("aulos/box/station/hall/connected", None),
+            ("aulos/box/station/hall/silence/set", None),
+            ("aulos/box/station//silence", None),
+            ("aulos/box/station/a b/silence", None),
+            ("aulos/other/station/hall/silence", None),
+            (&long, None),
+        ] {
+            assert_eq!(topics.marker(topic), expected, "{topic}");
+        }
+        let markers = ["aulos/box/station/+/silence", "aulos/box/client/+/connected"];
+        assert_eq!(topics.markers(), markers);
     }
 
     #[test]

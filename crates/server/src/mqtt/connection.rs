@@ -98,7 +98,7 @@ impl BrokerConnection {
             Packet::ConnAck(answer) => return Err(refusal_text(answer.code).to_owned()),
             _ => return Err(NOT_MQTT.to_owned()),
         }
-        let filters = topics.subscriptions().into_iter();
+        let filters = topics.subscriptions().into_iter().chain(topics.markers());
         let filters = filters.map(|topic| SubscribeFilter::new(topic, QoS::AtMostOnce));
         connection.send(Request::Subscribe(Subscribe::new_many(filters)))?;
         Ok(connection)

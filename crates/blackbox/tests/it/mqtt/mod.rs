@@ -175,6 +175,46 @@ fn every_entity_appears_and_changes_and_goes_with_the_server() {
     subscriber.wait(&format!("{ROOT}/status"), "offline");
 }
 
+/// Whether the broker retains a topic that contains this.
+fn has_retained(broker: &Mosquitto, part: &str) -> bool {
+    let later = broker.subscribe();
+    // What is retained comes before everything that is published after the subscription.
+    wait_for("what is retained", PATIENCE, || {
+        broker.publish("test/mark", &["x"]);
+        later.last().contains_key("test/mark")
+    });
+    later.messages().iter().any(|(kept, topic, _)| *kept && topic.contains(part))
+}
+
+#[test]
+fn a_station_that_is_removed_while_the_server_is_down_is_removed_at_the_broker() {
+    let _turn = shared_turn();
+    let Some(broker) = Mosquitto::start() else { return };
+    let (scratch, subscriber) = (ScratchDir::new("mqtt").unwrap(), broker.subscribe());
+    let server = start(&scratch, &broker, "");
+    let attic = "homeassistant/device/aulos_box_station_attic/config";
+    for (entity, state) in [("silence", "OFF"), ("programme", "auto")] {
+        subscriber.wait(&format!("{ROOT}/station/attic/{entity}"), state);
+    }
+    assert!(subscriber.last().contains_key(attic));
+    drop(server);
+    subscriber.wait(&format!("{ROOT}/status"), "offline");
+    assert!(has_retained(&broker, "attic"));
+
+    let whole = config(&scratch, &format!("mqtt://127.0.0.1:{}", broker.port), "");
+    let (first, _) = whole.split_once("[[station]]\nname = \"attic\"").unwrap();
+    let server = AulosServer::start(&scratch, first).unwrap();
+    subscriber.wait(attic, "");
+    for entity in ["silence", "source", "loudness", "programme"] {
+        subscriber.wait(&format!("{ROOT}/station/attic/{entity}"), "");
+    }
+    assert!(!has_retained(&broker, "attic"));
+    // Those of the other station stay.
+    assert!(has_retained(&broker, "station/Gro_e_Halle_"));
+    assert_eq!(counter(&mut Rpc::connect(server.control), "mqtt_refused"), 0);
+    server.stop().unwrap();
+}
+
 #[test]
 fn a_broker_that_restarts_gets_everything_again_and_one_that_floods_gets_a_counter() {
     let _turn = shared_turn();
