@@ -113,7 +113,9 @@ impl Playout {
         next.is_none_or(|next| frame < seconds(next.first) * RATE_HZ).then_some((grid, frame))
     }
 
-    fn time_of(&self, frame: usize) -> Option<f64> {
+    /// When the card plays a frame of the file, in seconds since the epoch.
+    #[must_use]
+    pub fn time_of(&self, frame: usize) -> Option<f64> {
         let grid = self.grids.iter().rfind(|grid| grid.first <= frame)?;
         Some((grid.origin + seconds(frame)) / self.clock_rate)
     }

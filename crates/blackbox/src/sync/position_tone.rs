@@ -20,7 +20,8 @@ const PERIOD: usize = 96;
 /// Periods over which the radius rises, and over which it falls.
 const HALF: usize = 1_024;
 
-const LEAST_RADIUS: f64 = 8_192.0;
+/// The least distance of a frame from silence.
+pub(super) const LEAST_RADIUS: f64 = 8_192.0;
 
 /// Change of the radius in a period: much more than the errors of rounding and dither, and of the
 /// gain of a filter.

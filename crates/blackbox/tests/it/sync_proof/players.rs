@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{Process, before_others};
@@ -13,6 +13,7 @@ use aulos_blackbox::signal::{Frame, RATE, SampleWidth, write_wav};
 use aulos_blackbox::sync::delayed_link::{DelayModel, DelayedLink};
 use aulos_blackbox::sync::playout::Playout;
 use aulos_blackbox::sync::position_tone::{ToneCapture, frame};
+use aulos_blackbox::sync::pulses::edges;
 use aulos_blackbox::sync::write_stamps::{StampLibrary, read_stamps};
 
 use crate::text;
@@ -39,6 +40,8 @@ pub(super) struct Participant {
 pub(super) struct PlayedSound {
     pub(super) participant: Participant,
     pub(super) playout: Playout,
+    /// When it began pulses of announcements, in seconds since the epoch.
+    pub(super) edges: Vec<f64>,
     /// Its last status, for messages: no figure comes from there.
     pub(super) status: String,
 }
@@ -64,8 +67,8 @@ impl Session<'_> {
         self.run_beside(participants, |_, _| ()).0
     }
 
-    /// The same, with what `beside` starts after the players; and the time from which play-outs
-    /// count.
+    /// The same, with what `beside` does after the players have been started; and the time from
+    /// which play-outs count.
     pub(super) fn run_beside<T>(
         &self,
         participants: &[Participant],
@@ -79,10 +82,10 @@ impl Session<'_> {
         let start = |(number, participant): (usize, &Participant)| {
             self.start(*participant, number, port, (&scratch, &library))
         };
-        let epoch = now();
+        let (epoch, begin) = (now(), Instant::now());
         let mut players: Vec<RunningPlayer> = participants.iter().enumerate().map(start).collect();
         let others = beside(&server, &scratch);
-        std::thread::sleep(Duration::from_secs(self.seconds));
+        std::thread::sleep(Duration::from_secs(self.seconds).saturating_sub(begin.elapsed()));
         for player in &mut players {
             // Snapclient's status after SIGTERM is not always success.
             player.process.terminate(Duration::from_secs(5)).unwrap();
@@ -169,12 +172,13 @@ impl RunningPlayer {
         let printed = std::fs::read_to_string(&self.out).unwrap();
         let status = printed.lines().last().unwrap_or_default().to_owned();
         assert!(playout.begin().is_some(), "{participant:?} played nothing: {status}");
-        PlayedSound { participant, playout, status }
+        let edges = edges(&frames).into_iter().filter_map(|frame| playout.time_of(frame)).collect();
+        PlayedSound { participant, playout, edges, status }
     }
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds, as in the stamps.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
 }
