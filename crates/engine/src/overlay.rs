@@ -1,4 +1,4 @@
-//! A copy of a station's output with announcements of its own, for some of the station's clients.
+//! A copy of a station's output with announcements and plays of its own, for some of the station's clients.
 //!
 //! The overlay starts from the station's finished block, so its latency is that of the station's
 //! own rendition, and its chunks carry the same timestamps: a client can change from one to the
@@ -8,7 +8,7 @@
 
 use aulos_core::{Block, Frames, Instant, MediaTime};
 
-use crate::announce::{Announcement, AnnouncementMixer, MixerReport};
+use crate::announce::{Announcement, LayerMixer, MixerReport};
 use crate::rendition::Rendition;
 use crate::status::StationStatus;
 
@@ -18,7 +18,7 @@ pub const MAX_OVERLAYS: usize = 8;
 /// A station's output with announcements of its own, and its encodings.
 #[derive(Debug)]
 pub struct Overlay {
-    mixer: AnnouncementMixer,
+    mixer: LayerMixer,
     block: Block,
     renditions: Vec<Rendition>,
 }
@@ -30,7 +30,7 @@ impl Overlay {
         let spec = rendition.spec();
         let samples = quantum.as_usize() * spec.layout.channels();
         Self {
-            mixer: AnnouncementMixer::new(spec.rate),
+            mixer: LayerMixer::new(spec.rate),
             block: Block::with_capacity(spec.rate, spec.layout, samples),
             renditions: vec![rendition],
         }
@@ -43,8 +43,12 @@ impl Overlay {
         self
     }
 
-    pub(crate) fn play(&mut self, announcement: Box<Announcement>) {
-        self.mixer.play(announcement);
+    pub(crate) fn play(
+        &mut self,
+        announcement: Box<Announcement>,
+        report: &mut impl FnMut(MixerReport),
+    ) {
+        self.mixer.play(announcement, report);
     }
 
     pub(crate) fn cancel(&mut self, id: u64, report: &mut impl FnMut(MixerReport)) {

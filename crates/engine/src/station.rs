@@ -12,7 +12,7 @@ use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::{Crossfade, LevelMeter, mix_in};
 use aulos_rt::LatestPublisher;
 
-use crate::announce::{AnnouncementEnd, AnnouncementMixer, MixerReport};
+use crate::announce::{AnnouncementEnd, LayerMixer, MixerReport};
 use crate::input::{FADE_RESERVE, Input};
 use crate::insert::Insert;
 use crate::loudness::LoudnessMeter;
@@ -73,7 +73,7 @@ pub struct Station {
     loudness_processor: LoudnessProcessor,
     /// Media time of the last read of the normalizer's status.
     normalizer_read_at: MediaTime,
-    announcement_mixer: AnnouncementMixer,
+    announcement_mixer: LayerMixer,
     /// What has changed the samples of the block.
     altered: Option<PassThroughState>,
     main: Rendition,
@@ -122,7 +122,7 @@ impl Station {
             insert: None,
             loudness_processor: LoudnessProcessor::new(spec.rate, spec.layout, config.quantum),
             normalizer_read_at: MediaTime::ZERO,
-            announcement_mixer: AnnouncementMixer::new(spec.rate),
+            announcement_mixer: LayerMixer::new(spec.rate),
             altered: None,
             main,
             output_bus: OutputBus::new(),
@@ -222,10 +222,12 @@ impl Station {
                     output_bus.set_sound(output, &program);
                     port.reply(StationReply::Sound(program));
                 }
-                StationCommand::Play(announcement) => self.announcement_mixer.play(announcement),
+                StationCommand::Play(announcement) => {
+                    self.announcement_mixer.play(announcement, &mut reply(port));
+                }
                 StationCommand::PlayOn(overlay, announcement) => {
                     match output_bus.overlay(overlay) {
-                        Some(overlay) => overlay.play(announcement),
+                        Some(overlay) => overlay.play(announcement, &mut reply(port)),
                         None => reply(port)(MixerReport::Ended(
                             announcement,
                             AnnouncementEnd::Cancelled,

@@ -134,19 +134,38 @@ pub(super) fn announce(args: &AnnounceArgs) -> Result<Exit, Failure> {
         let answer = call(&args.server, "Aulos.Announce", &params)?;
         return print(announced_text(&answer).as_bytes());
     }
+    let method = ("Aulos.Announce", &params);
+    let (answer, end) = call_until_played(&args.server, method, "Aulos.OnAnnouncement", MAX_WAIT)?;
+    print(announced_text(&answer).as_bytes())?;
+    end.print()
+}
+
+/// How an announcement or a play has ended.
+pub(super) struct PlayEnd(Value);
+
+impl PlayEnd {
+    /// Prints the cause; exits with 1 if it was not played to its end.
+    pub(super) fn print(&self) -> Result<Exit, Failure> {
+        let cause = plain(self.0["cause"].as_str().unwrap_or_default());
+        let reason = self.0["reason"].as_str().map(|why| format!(": {}", plain(why)));
+        print(format!("{cause}{}\n", reason.unwrap_or_default()).as_bytes())?;
+        Ok(if cause == "played" { Exit::Ok } else { Exit::Negative })
+    }
+}
+
+/// Makes a call that plays a sound, and waits for the `notice` of its end, at most `most`.
+pub(super) fn call_until_played(
+    server: &ServerArgs,
+    method: (&str, &Value),
+    notice: &str,
+    most: Duration,
+) -> Result<(Value, PlayEnd), Failure> {
     let is_end = |answer: &Value, message: &Value| {
         let params = &message["params"];
-        message["method"] == "Aulos.OnAnnouncement"
-            && params["id"] == answer["id"]
-            && params["state"] == "ended"
+        message["method"] == notice && params["id"] == answer["id"] && params["state"] == "ended"
     };
-    let (answer, end) = call_and_wait(&args.server, ("Aulos.Announce", &params), MAX_WAIT, is_end)?;
-    let cause = end["cause"].as_str().unwrap_or_default();
-    let reason = end["reason"].as_str().map(|why| format!(": {}", plain(why)));
-    let (cause, reason) = (plain(cause), reason.unwrap_or_default());
-    print(announced_text(&answer).as_bytes())?;
-    print(format!("{cause}{reason}\n").as_bytes())?;
-    Ok(if cause == "played" { Exit::Ok } else { Exit::Negative })
+    let (answer, end) = call_and_wait(server, method, most, is_end)?;
+    Ok((answer, PlayEnd(end)))
 }
 
 fn announced_text(answer: &Value) -> String {
@@ -159,7 +178,7 @@ fn announced_text(answer: &Value) -> String {
 const MAX_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The URI of a file; a relative path starts at the current directory.
-fn file_uri(file: &str) -> Result<String, Failure> {
+pub(super) fn file_uri(file: &str) -> Result<String, Failure> {
     if file.contains("://") {
         return Ok(file.to_owned());
     }

@@ -1,9 +1,11 @@
-//! `aulos client`, `aulos group` and `aulos station`: lists, and what people change every day.
+//! `aulos client`, `aulos group` and `aulos station`: lists, plays, and what people change every day.
 //!
 //! Names are resolved here, by the rules of the server, from one status: an error lists names, and
 //! the answer says what the text has named. The calls then have ids.
 
+mod call_args;
 mod overview;
+mod play;
 
 use std::fmt::Write as _;
 
@@ -12,9 +14,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::output::print;
-use super::rpc::{ServerArgs, call};
 use super::scan::plain;
+use call_args::CallArgs;
 use overview::{ClientRow, GroupRow, ServerOverview};
+use play::{PlayArgs, StopArgs};
 
 pub(super) const CLIENT_EXAMPLES: &str = "\
 Examples:
@@ -25,6 +28,8 @@ Examples:
   aulos client move kitchen downstairs   into the group of this name
   aulos client move kitchen --alone      into a group of its own
   aulos client rename 02:42:ac:11:00:02 Kitchen
+  aulos client play kitchen /srv/books/1.mp3 --title 'Chapter 1'
+  aulos client stop kitchen              back to the programme
   aulos client list --json | jq '.[] | select(.connected) | .name'
 
 A client is named by its id, its name, or the beginning of either, if no
@@ -37,6 +42,7 @@ Examples:
   aulos group mute downstairs
   aulos group move downstairs jazz       let it play the station `jazz`
   aulos group rename 'kitchen and bath' Downstairs
+  aulos group play downstairs /srv/music/dinner.flac --wait
   aulos group list --server kitchen.local --json
 
 A group without a name has that of its clients.";
@@ -44,7 +50,9 @@ A group without a name has that of its clients.";
 pub(super) const STATION_EXAMPLES: &str = "\
 Examples:
   aulos station list
-  aulos station list --json | jq '.[].source'";
+  aulos station list --json | jq '.[].source'
+  aulos station play kitchen http://nas.local/fairy-tale.mp3
+  aulos station stop kitchen";
 
 #[derive(Debug, Args)]
 pub(super) struct ClientArgs {
@@ -64,6 +72,10 @@ enum ClientCommand {
     Move(MoveClientArgs),
     /// Name a client
     Rename(RenameArgs),
+    /// Play a file to its end in place of the programme
+    Play(PlayArgs),
+    /// End what `play` has begun
+    Stop(StopArgs),
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +96,10 @@ enum GroupCommand {
     Move(MoveGroupArgs),
     /// Name a group
     Rename(RenameArgs),
+    /// Play a file to its end in place of the programme
+    Play(PlayArgs),
+    /// End what `play` has begun
+    Stop(StopArgs),
 }
 
 #[derive(Debug, Args)]
@@ -96,15 +112,10 @@ pub(super) struct StationArgs {
 enum StationCommand {
     /// List the stations with what they play
     List(CallArgs),
-}
-
-#[derive(Debug, Args)]
-struct CallArgs {
-    /// Print JSON: the list, or the result of the call
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
+    /// Play a file to its end in place of the programme
+    Play(PlayArgs),
+    /// End what `play` has begun
+    Stop(StopArgs),
 }
 
 #[derive(Debug, Args)]
@@ -232,6 +243,8 @@ pub(super) fn client(args: &ClientArgs) -> Result<Exit, Failure> {
             let params = json!({ "id": client.id, "name": new_name });
             call.change("Client.SetName", &params, |result| rename_line(&client.name, result))
         }
+        ClientCommand::Play(args) => play::play("client", args),
+        ClientCommand::Stop(args) => play::stop("client", args),
     }
 }
 
@@ -268,13 +281,21 @@ pub(super) fn group(args: &GroupArgs) -> Result<Exit, Failure> {
             let params = json!({ "id": group.id, "name": new_name });
             call.change("Group.SetName", &params, |result| rename_line(&group.name, result))
         }
+        GroupCommand::Play(args) => play::play("group", args),
+        GroupCommand::Stop(args) => play::stop("group", args),
     }
 }
 
 pub(super) fn station(args: &StationArgs) -> Result<Exit, Failure> {
-    let StationCommand::List(list) = &args.command;
-    let overview = list.overview()?;
-    list.print_list(overview.stations.iter().map(|one| one.json()), || station_table(&overview))
+    match &args.command {
+        StationCommand::List(list) => {
+            let overview = list.overview()?;
+            let json = overview.stations.iter().map(|one| one.json());
+            list.print_list(json, || station_table(&overview))
+        }
+        StationCommand::Play(args) => play::play("station", args),
+        StationCommand::Stop(args) => play::stop("station", args),
+    }
 }
 
 /// Into another group, or without one into a group of its own.
@@ -302,33 +323,6 @@ fn move_client(
         true => format!("{name} is in {}\n", plain(&group.name)),
         false => format!("{name} is in a group of its own\n"),
     })
-}
-
-impl CallArgs {
-    fn overview(&self) -> Result<ServerOverview, Failure> {
-        Ok(ServerOverview::new(&call(&self.server, "Aulos.GetStatus", &json!({}))?))
-    }
-
-    fn print_list(
-        &self,
-        json: impl Iterator<Item = Value>,
-        table: impl FnOnce() -> String,
-    ) -> Result<Exit, Failure> {
-        let text = if self.json { format!("{:#}\n", Value::from_iter(json)) } else { table() };
-        print(text.as_bytes())
-    }
-
-    /// Makes a call; `line` is what has changed, given the result.
-    fn change(
-        &self,
-        method: &str,
-        params: &Value,
-        line: impl FnOnce(&Value) -> String,
-    ) -> Result<Exit, Failure> {
-        let result = call(&self.server, method, params)?;
-        let text = if self.json { format!("{result:#}\n") } else { line(&result) };
-        print(text.as_bytes())
-    }
 }
 
 fn volume_line(name: &str, result: &Value) -> String {

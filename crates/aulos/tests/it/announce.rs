@@ -223,7 +223,7 @@ fn what_a_call_must_not_have_opened_is_refused() {
 }
 
 /// A station whose left channel is a quarter and whose right one is minus a half.
-fn two_sides(folder: &std::path::Path, more: &str) -> aulos_config::ResolvedConfig {
+pub(crate) fn two_sides(folder: &std::path::Path, more: &str) -> aulos_config::ResolvedConfig {
     std::fs::write(folder.join("sides.wav"), waves(&[8_192, -16_384].repeat(48_000), 2)).unwrap();
     let source = format!("file://{}/sides.wav?loop=true", folder.display());
     let text = config(folder.to_str().unwrap()).replace("tone://?dbfs=-40", &source);
@@ -231,7 +231,7 @@ fn two_sides(folder: &std::path::Path, more: &str) -> aulos_config::ResolvedConf
 }
 
 /// The next chunk: its time, and the first sample of each channel. Counts codec headers.
-fn sides(room: &mut Room, headers: &mut usize) -> (i64, [i16; 2]) {
+pub(crate) fn sides(room: &mut Room, headers: &mut usize) -> (i64, [i16; 2]) {
     loop {
         match room.hear() {
             Heard::Chunk(at, pcm) => {

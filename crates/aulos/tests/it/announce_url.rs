@@ -37,7 +37,7 @@ const LOCAL: &str = r#"announce_hosts = ["127.0.0.1"]"#;
 
 /// Serves requests with `answer`, which gets the target; returns the address, and the number of
 /// connections.
-fn serve(
+pub(crate) fn serve(
     host: &str,
     answer: impl Fn(&str, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<AtomicUsize>) {

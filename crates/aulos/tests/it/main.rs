@@ -30,6 +30,7 @@ mod notices;
 mod now_playing;
 mod operator;
 mod playlist;
+mod plays;
 mod proxied;
 mod pushes;
 mod python_snapcast;

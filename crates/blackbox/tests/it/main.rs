@@ -73,6 +73,7 @@ mod play;
 mod play_devices;
 mod play_network;
 mod players;
+mod plays;
 mod push;
 mod radio;
 mod record;

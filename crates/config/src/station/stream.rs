@@ -274,10 +274,11 @@ pub fn parse_announcement(text: &str) -> Result<AnnouncementUri, String> {
         (Some(config), Ok(uri)) if problems.is_empty() => match config {
             config if config.ends() => Ok(AnnouncementUri { uri, config }),
             SourceConfig::File(_) => {
-                Err("an announcement must be a file that ends: remove loop=true".to_owned())
+                Err("the sound must be a file that ends: remove loop=true".to_owned())
             }
-            _ => Err("an announcement must be a file or a URL: file:///path, http://host/path"
-                .to_owned()),
+            _ => {
+                Err("the sound must be a file or a URL: file:///path, http://host/path".to_owned())
+            }
         },
         _ => Err(problems.errors_as_line()),
     }

@@ -1,6 +1,6 @@
-//! Calls that play a sound over a station's programme.
+//! Calls that play a sound over a station's programme, and what they share with plays.
 //!
-//! Only a file below the folders of `[streams] roots` can be announced, the same files that can be
+//! Only a file below the folders of `[streams] roots` can be played, the same files that can be
 //! added as a stream, or an uploaded one, or a URL of the hosts in `[streams] announce_hosts`: a
 //! call must not read anything else. The path of a URL is a secret that gives access to what it
 //! names (a speech service puts a token into it), so it appears neither in the status nor in
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use aulos_config::StreamSettings;
 use aulos_core::{Db, Lufs, Span};
-use aulos_engine::announce::Ducking;
+use aulos_engine::announce::{Ducking, Layer};
 use aulos_proto::http::HttpUrl;
 use aulos_proto::snap::control::RpcError;
 use serde_json::json;
@@ -26,32 +26,62 @@ use crate::stations::added::remote_refusal;
 
 /// `Aulos.Announce`.
 pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let release = Span::from_secs_f64(params.number("release_s")?);
+    let key = params.optional_text("key")?.map(str::to_owned);
+    if key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
+        return Err(params.invalid("key", &format!("text of at most {MAX_KEY} bytes")));
+    }
+    let sound = RequestedSound {
+        layer: Layer::Announcement,
+        ducking: Ducking { gain: Db::new(params.number("duck_db")?), release },
+        gain: Db::new(params.number("gain_db")?),
+        loudness: params.optional_number("loudness_lufs")?.map(Lufs::new),
+        key,
+        title: None,
+    };
+    let entry = submit(context, params, sound)?;
+    let all = &context.subjects.announcements;
+    let before = all.count(entry.number, &entry.target) - 1;
+    Ok(json!({ "id": entry.id, "station": entry.station, "before": before }).into())
+}
+
+/// What a call asks of a sound besides its target, `uri`, `volume` and `normalize`.
+pub(super) struct RequestedSound {
+    pub(super) layer: Layer,
+    pub(super) ducking: Ducking,
+    pub(super) gain: Db,
+    pub(super) loudness: Option<Lufs>,
+    pub(super) key: Option<String>,
+    pub(super) title: Option<String>,
+}
+
+/// Passes a sound to the audio side, and lists it.
+pub(super) fn submit(
+    context: &mut CallContext<'_>,
+    params: &Params<'_>,
+    sound: RequestedSound,
+) -> Result<AnnouncementEntry, RpcError> {
     let (target, station) = announced_target(context, params)?;
     let (number, _) = context.station(&station)?;
     let config = context.control.config();
     let (source, uri) = announced_source(params.text("uri")?, &config.streams, config.uploads())
         .map_err(|why| RpcError::invalid_params(&why))?;
-    let release = Span::from_secs_f64(params.number("release_s")?);
-    let ducking = Ducking { gain: Db::new(params.number("duck_db")?), release };
-    let gain = Db::new(params.number("gain_db")? + volume_gain(params.number("volume")?).get());
+    let RequestedSound { layer, ducking, gain, loudness, key, title } = sound;
+    let gain = Db::new(gain.get() + volume_gain(params.number("volume")?).get());
     let normalize = params.bool("normalize")?;
-    let loudness = params.optional_number("loudness_lufs")?.map(Lufs::new);
-    let key = params.optional_text("key")?.map(str::to_owned);
-    if key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
-        return Err(params.invalid("key", &format!("text of at most {MAX_KEY} bytes")));
-    }
     let Subjects { announcements: all, clients, .. } = &mut *context.subjects;
-    let (id, before) = (all.next_id(), all.count(number, &target));
-    let own = target.clone();
+    let (id, own) = (all.next_id(), target.clone());
     let announcement =
-        Announcement { id, target: own, source, ducking, gain, normalize, loudness, key };
+        Announcement { id, layer, target: own, source, ducking, gain, normalize, loudness, key };
     let of_target = |number, target: &_| sessions(&clients.registry, number, target);
     let announced = context.control.backend.announce(number, &announcement, &of_target);
     announced.map_err(internal_error)?;
-    let shown = station.clone();
-    all.add(AnnouncementEntry { id, station, target, number, uri, ducking, is_playing: false });
+    let is_playing = false;
+    let entry =
+        AnnouncementEntry { id, layer, station, target, number, uri, title, ducking, is_playing };
+    all.add(entry.clone());
     context.push_effects(Effects { is_shown: true, ..Effects::default() });
-    Ok(json!({ "id": id, "station": shown, "before": before }).into())
+    Ok(entry)
 }
 
 /// The gain of a volume in percent: the curve of Snapcast's clients, so that a number means the
@@ -84,19 +114,16 @@ fn announced_source(
 
 /// `Aulos.CancelAnnouncement`.
 pub(crate) fn cancel(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let list = context.subjects.announcements.all();
-    let cancelled: Vec<(u64, usize)> = if let Some(id) = params.optional_integer("id")? {
-        let id = u64::try_from(id).unwrap_or(0);
-        let found = list.iter().find(|entry| entry.id == id);
-        found.map(|entry| (entry.id, entry.number)).into_iter().collect()
+    let layer = Layer::Announcement;
+    let cancelled = if let Some(id) = params.optional_integer("id")? {
+        named_entries(context, layer, |entry| i64::try_from(entry.id) == Ok(id))
     } else {
         let (target, station) = announced_target(context, params)?;
         let (number, _) = context.station(&station)?;
         let all_of_station = target == AnnouncementTarget::Station;
-        let is_named = |entry: &&AnnouncementEntry| {
+        named_entries(context, layer, |entry| {
             entry.number == number && (all_of_station || entry.target == target)
-        };
-        list.iter().filter(is_named).map(|entry| (entry.id, number)).collect()
+        })
     };
     for (id, number) in &cancelled {
         context.control.backend.cancel_announcement(*number, *id);
@@ -105,8 +132,19 @@ pub(crate) fn cancel(context: &mut CallContext<'_>, params: &Params<'_>) -> Meth
     Ok(json!({ "cancelled": ids }).into())
 }
 
+/// The sounds of a layer that a call names: the id of each, and the number of its station.
+pub(super) fn named_entries(
+    context: &CallContext<'_>,
+    layer: Layer,
+    is_named: impl Fn(&AnnouncementEntry) -> bool,
+) -> Vec<(u64, usize)> {
+    let entries = context.subjects.announcements.all().iter();
+    let named = entries.filter(|entry| entry.layer == layer && is_named(entry));
+    named.map(|entry| (entry.id, entry.number)).collect()
+}
+
 /// The clients that the call names, and the station that they play.
-fn announced_target(
+pub(super) fn announced_target(
     context: &CallContext<'_>,
     params: &Params<'_>,
 ) -> Result<(AnnouncementTarget, String), RpcError> {

@@ -1,8 +1,10 @@
-//! Announcements over the programme of a station: those that have not ended.
+//! Announcements over the programme of a station, and plays in its place: those that have not
+//! ended.
 
 pub(crate) mod calls;
+pub(crate) mod plays;
 
-use aulos_engine::announce::Ducking;
+use aulos_engine::announce::{Ducking, Layer};
 use serde_json::{Value, json};
 
 use crate::backend::{
@@ -11,37 +13,46 @@ use crate::backend::{
 use crate::clients::registry::Registry;
 use crate::effects::Effects;
 
-/// Every announcement of the server that has not ended.
+/// Every announcement and play of the server that has not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
     last: u64,
     list: Vec<AnnouncementEntry>,
 }
 
-/// An announcement that has not ended.
+/// An announcement or a play that has not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct AnnouncementEntry {
     pub(crate) id: u64,
+    pub(crate) layer: Layer,
     pub(crate) station: String,
     pub(crate) target: AnnouncementTarget,
     pub(crate) number: usize,
     pub(crate) uri: String,
+    /// Of a play: what to show of it.
+    pub(crate) title: Option<String>,
     pub(crate) ducking: Ducking,
     pub(crate) is_playing: bool,
 }
 
 impl AnnouncementEntry {
-    /// The announcement in the status of its station.
+    /// The announcement or the play in the status of its station.
     pub(crate) fn json(&self) -> Value {
-        json!({
+        let mut json = json!({
             "id": self.id,
             "group": self.group(),
             "client": self.client(),
             "uri": self.uri,
-            "duck_db": self.ducking.gain.get(),
-            "release_s": self.ducking.release.as_secs_f64(),
             "state": if self.is_playing { "playing" } else { "waiting" },
-        })
+        });
+        match self.layer {
+            Layer::Play => json["title"] = json!(self.title),
+            Layer::Announcement => {
+                json["duck_db"] = json!(self.ducking.gain.get());
+                json["release_s"] = json!(self.ducking.release.as_secs_f64());
+            }
+        }
+        json
     }
 
     /// The id of the group for which it is.
@@ -64,12 +75,17 @@ impl AnnouncementEntry {
 impl Announcements {
     /// The number of announcements to this target of a station.
     pub(crate) fn count(&self, station: usize, target: &AnnouncementTarget) -> usize {
-        self.list.iter().filter(|one| one.number == station && one.target == *target).count()
+        let own = self.of_station(station, Layer::Announcement);
+        own.filter(|one| one.target == *target).count()
     }
 
-    /// The announcements of one station.
-    pub(crate) fn of_station(&self, station: usize) -> Vec<AnnouncementEntry> {
-        self.list.iter().filter(|entry| entry.number == station).cloned().collect()
+    /// The announcements or the plays of one station.
+    pub(crate) fn of_station(
+        &self,
+        station: usize,
+        layer: Layer,
+    ) -> impl Iterator<Item = &AnnouncementEntry> {
+        self.list.iter().filter(move |entry| entry.number == station && entry.layer == layer)
     }
 
     /// The number of the next announcement.
@@ -98,14 +114,20 @@ impl Announcements {
             return Effects::default();
         };
         let entry = &mut self.list[at];
+        let layer = entry.layer;
         let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
+        if layer == Layer::Play {
+            params["title"] = json!(entry.title);
+            params["group"] = json!(entry.group());
+            params["client"] = json!(entry.client());
+        }
         match event {
             AnnouncementEvent::Started => {
                 entry.is_playing = true;
                 params["state"] = json!("began");
             }
             AnnouncementEvent::Ended(outcome) => {
-                let (cause, reason) = outcome_text(outcome);
+                let (cause, reason) = outcome_text(outcome, layer);
                 params["state"] = json!("ended");
                 params["cause"] = json!(cause);
                 params["reason"] = json!(reason);
@@ -115,7 +137,11 @@ impl Announcements {
                 params["client"] = json!(entry.client());
             }
         }
-        Effects::message("Aulos.OnAnnouncement", params)
+        let method = match layer {
+            Layer::Play => "Aulos.OnPlay",
+            Layer::Announcement => "Aulos.OnAnnouncement",
+        };
+        Effects::message(method, params)
     }
 }
 
@@ -153,9 +179,10 @@ fn connected_clients(registry: &Registry, entry: &AnnouncementEntry) -> Value {
     ids.into()
 }
 
-fn outcome_text(outcome: AnnouncementOutcome) -> (&'static str, Option<String>) {
+fn outcome_text(outcome: AnnouncementOutcome, layer: Layer) -> (&'static str, Option<String>) {
     match outcome {
         AnnouncementOutcome::Played => ("played", None),
+        AnnouncementOutcome::Cancelled if layer == Layer::Play => ("stopped", None),
         AnnouncementOutcome::Cancelled => ("cancelled", None),
         AnnouncementOutcome::Replaced => ("replaced", None),
         AnnouncementOutcome::TooLong => ("too long", None),

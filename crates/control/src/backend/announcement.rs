@@ -1,18 +1,20 @@
-//! Announcements, and what happens to them.
+//! Announcements and plays, and what happens to them.
 
 use aulos_config::SourceConfig;
 use aulos_core::{Db, Lufs};
-use aulos_engine::announce::Ducking;
+use aulos_engine::announce::{Ducking, Layer};
 use aulos_proto::http::HttpUrl;
 use aulos_session::radio::HostRule;
 
 use super::{ClientSound, SessionId};
 
-/// An announcement over a station's programme.
+/// A sound over a station's programme, or in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Announcement {
     /// A number that is never reused in the lifetime of a server.
     pub id: u64,
+    /// Whether it is an announcement or a play.
+    pub layer: Layer,
     /// Which clients of the station hear it.
     pub target: AnnouncementTarget,
     /// Its sound.
@@ -25,7 +27,7 @@ pub struct Announcement {
     pub normalize: bool,
     /// The loudness to bring it to, also where the station is not normalized.
     pub loudness: Option<Lufs>,
-    /// Replaces those for the same target that wait with the same key.
+    /// Of an announcement: replaces those for the same target that wait with the same key.
     pub key: Option<String>,
 }
 
@@ -70,7 +72,7 @@ pub enum AnnouncementOutcome {
     Played,
     /// It was cancelled.
     Cancelled,
-    /// Another one with the same key took its place in the queue.
+    /// Another one with the same key took its place in the queue, or a newer play its place on air.
     Replaced,
     /// It exceeded the maximum length.
     TooLong,

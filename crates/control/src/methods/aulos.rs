@@ -1,6 +1,5 @@
 //! The methods that Snapcast does not have.
 
-use aulos_engine::announce::{DEFAULT_DUCK, DEFAULT_RELEASE, MAX_DUCK, MAX_RELEASE, MIN_DUCK};
 use serde_json::json;
 
 use super::client_sound::CHANNEL_MAPS;
@@ -8,7 +7,7 @@ use crate::access::Role;
 use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType, Presence};
 use crate::names::NamedKind;
-use crate::{announcements, clients, cluster, events, hooks, peers, relays, stations};
+use crate::{clients, cluster, events, hooks, peers, relays, stations};
 
 pub(super) const STATION: Param = Param::required("station", ParamType::Id(NamedKind::Station), "");
 /// A source of the station, for a switch.
@@ -355,109 +354,6 @@ pub(crate) const SOURCES: &[Method] = &[
             "",
         )])
         .returns(&[("hook", "string"), ("id", "string")]),
-];
-
-pub(crate) const ANNOUNCEMENTS: &[Method] = &[
-    Method::new(
-        "Aulos.Announce",
-        Role::Control,
-        "Play a sound over a station's programme, which is ducked meanwhile",
-        announcements::calls::announce,
-    )
-    .params(&[
-        Param::optional(
-            "station",
-            ParamType::Id(NamedKind::Station),
-            "the station whose clients hear it; or `group` or `client`",
-        ),
-        Param::optional("group", ParamType::Id(NamedKind::Group), "the group that alone hears it"),
-        Param::optional(
-            "client",
-            ParamType::Id(NamedKind::Client),
-            "the client that alone hears it",
-        ),
-        Param::required(
-            "uri",
-            ParamType::Text,
-            "`file:///path` of a sound file, or its `http:` or `https:` URL",
-        ),
-        Param::default(
-            "duck_db",
-            ParamType::Number { min: MAX_DUCK.get(), max: MIN_DUCK.get() },
-            Presence::Number(DEFAULT_DUCK.get()),
-            "the gain of the programme meanwhile, in decibels",
-        ),
-        Param::default(
-            "release_s",
-            ParamType::Seconds { min: 0.0, max: MAX_RELEASE.as_secs_f64() },
-            Presence::Number(DEFAULT_RELEASE.as_secs_f64()),
-            "how long the programme takes to return to its level, in seconds",
-        ),
-        Param::default(
-            "gain_db",
-            ParamType::Number {
-                min: announcements::calls::MIN_GAIN_DB,
-                max: announcements::calls::MAX_GAIN_DB,
-            },
-            Presence::Number(0.0),
-            "additional gain of the announcement, in decibels",
-        ),
-        Param::default(
-            "volume",
-            ParamType::Number { min: 1.0, max: 100.0 },
-            Presence::Number(100.0),
-            "the volume of the announcement in percent, on the curve of a client's volume",
-        ),
-        Param::default(
-            "normalize",
-            ParamType::Bool,
-            Presence::Bool(true),
-            "match the loudness of a normalized station",
-        ),
-        Param::optional(
-            "loudness_lufs",
-            ParamType::Number {
-                min: announcements::calls::MIN_LOUDNESS,
-                max: announcements::calls::MAX_LOUDNESS,
-            },
-            "the loudness of the announcement, in place of the station's",
-        ),
-        Param::optional("key", ParamType::Text, "replaces those that wait with the same key"),
-    ])
-    .exclusive(announcements::calls::TARGETS)
-    .returns(&[("id", "integer"), ("station", "string"), ("before", "integer")])
-    .notifies(&["Aulos.OnAnnouncement"]),
-    Method::new(
-        "Aulos.CancelAnnouncement",
-        Role::Control,
-        "Cancel an announcement, or all of a station, group or client",
-        announcements::calls::cancel,
-    )
-    .params(&[
-        Param::optional(
-            "id",
-            ParamType::Integer,
-            "the announcement; or `station`, `group` or `client`",
-        ),
-        Param::optional(
-            "station",
-            ParamType::Id(NamedKind::Station),
-            "all announcements of this station, its groups and clients",
-        ),
-        Param::optional(
-            "group",
-            ParamType::Id(NamedKind::Group),
-            "all announcements to this group",
-        ),
-        Param::optional(
-            "client",
-            ParamType::Id(NamedKind::Client),
-            "all announcements to this client",
-        ),
-    ])
-    .exclusive(announcements::calls::TARGETS)
-    .returns(&[("cancelled", "array")])
-    .notifies(&["Aulos.OnAnnouncement"]),
 ];
 
 pub(crate) const RELAYS: &[Method] = &[

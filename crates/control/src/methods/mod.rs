@@ -11,6 +11,7 @@ pub(crate) mod reference;
 pub(crate) mod roles;
 pub(crate) mod rpc;
 
+mod announcements;
 mod aulos;
 mod client_sound;
 mod logs;
@@ -23,7 +24,7 @@ use crate::methods::method::Method;
 pub use aulos::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
 
 /// All methods, by subject, in the order of the reference.
-pub(crate) const SECTIONS: [(&str, &[Method]); 17] = [
+pub(crate) const SECTIONS: [(&str, &[Method]); 18] = [
     ("Server", snapcast::SERVER),
     ("Clients", snapcast::CLIENTS),
     ("Groups", snapcast::GROUPS),
@@ -36,7 +37,8 @@ pub(crate) const SECTIONS: [(&str, &[Method]); 17] = [
     ("Presets", aulos::PRESETS),
     ("Sources and hooks", aulos::SOURCES),
     ("Switches at a time", switches::SWITCHES),
-    ("Announcements", aulos::ANNOUNCEMENTS),
+    ("Announcements", announcements::ANNOUNCEMENTS),
+    ("Plays", announcements::PLAYS),
     ("Relays", aulos::RELAYS),
     ("Recordings", recordings::RECORDINGS),
     ("Logs", logs::LOGS),

@@ -1,6 +1,7 @@
 //! What is told of a server over MQTT, in plain values.
 
 use aulos_core::{Db, Lufs};
+use aulos_engine::announce::Layer;
 use aulos_engine::recorder::RecordingState;
 use serde_json::Value;
 
@@ -111,8 +112,8 @@ impl Views<'_> {
         // The status of a station is read without waiting for it.
         let stations = stations.views(&*control.backend).into_iter().filter_map(|view| {
             let slot = stations.get(view.number)?;
-            let is_announcing =
-                announcements.of_station(view.number).iter().any(|entry| entry.is_playing);
+            let mut announcements = announcements.of_station(view.number, Layer::Announcement);
+            let is_announcing = announcements.any(|entry| entry.is_playing);
             let title = title_line(&view.properties);
             Some(StationFacts { title, is_announcing, ..StationFacts::new(slot, &view.status) })
         });

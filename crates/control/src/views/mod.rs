@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_config::StationSettings;
+use aulos_engine::announce::Layer;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::announcements::AnnouncementEntry;
 use crate::backend::StationReport;
 use crate::clients::Clients;
 use crate::cluster::node_document::NodeView;
@@ -51,8 +53,10 @@ impl Views<'_> {
         let Subjects { clients, stations, announcements, .. } = subjects;
         let stations = stations.views(&*self.0.backend).into_iter().map(|view| {
             let listeners = self.0.listeners.table().count(&view.station.name).0;
-            let announcements = announcements.of_station(view.number);
-            (view, listeners, announcements)
+            let sounds = Layer::ALL.map(|layer| {
+                announcements.of_station(view.number, layer).map(AnnouncementEntry::json).collect()
+            });
+            (view, listeners, sounds)
         });
         let counters = self.counters(subjects).into_iter();
         let head = json!({

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::announcements::AnnouncementEntry;
 use crate::backend::{
     ConnectionHealth, InputState, PassStatus, SourceState, StationReport, StationState,
 };
@@ -78,18 +77,17 @@ pub(crate) struct StatusView {
     /// Everything but the stations.
     pub(crate) head: Value,
     pub(crate) groups: Vec<GroupView>,
-    /// Each station with its listeners and announcements.
-    pub(crate) stations: Vec<(StationView, usize, Vec<AnnouncementEntry>)>,
+    /// Each station with its listeners, its plays and its announcements.
+    pub(crate) stations: Vec<(StationView, usize, [Value; 2])>,
 }
 
 impl StatusView {
     /// The status as JSON.
     pub(crate) fn text(&self) -> String {
         let mut groups = groups_by_station(&self.groups);
-        let stations = self.stations.iter().map(|(view, listeners, announcements)| {
+        let stations = self.stations.iter().map(|(view, listeners, sounds)| {
             let groups = groups.remove(view.station.name.as_str()).unwrap_or_default();
-            let announcements = announcements.iter().map(AnnouncementEntry::json).collect();
-            station(view, *listeners, announcements, ClientList(groups))
+            station(view, *listeners, sounds, ClientList(groups))
         });
         status(&self.head, stations.collect())
     }
@@ -247,7 +245,7 @@ const fn source_state_name(state: &SourceState) -> &'static str {
 fn station<'a>(
     view: &StationView,
     listeners: usize,
-    announcements: Value,
+    [plays, announcements]: &[Value; 2],
     clients: ClientList<'a>,
 ) -> StationJson<'a> {
     let StationView { station, status, .. } = view;
@@ -289,6 +287,7 @@ fn station<'a>(
         "recorders": recordings::station_json(station, &status.recorders),
         "added": view.added.is_some(),
         "playing": view.properties.get("metadata"),
+        "plays": plays,
         "announcements": announcements,
     });
     for codec in &station.codecs {

@@ -8,7 +8,8 @@ use aulos_dsp::sound::SoundProgram;
 use aulos_rt::LatestReader;
 
 use crate::announce::{
-    self, Announcement, AnnouncementQueue, MAX_IN_MIXER, MixerReport, QueueEvent,
+    self, Announcement, AnnouncementQueue, Layer, LayerQueues, MAX_IN_MIXER, MixerReport,
+    QueueEvent,
 };
 use crate::control_port::{ControlPort, Message, PortLimits, RealTimePort, control_ports};
 use crate::loudness_processor::{Chain, MAX_PARTS, NormalizerConfig, ProcessorCommand};
@@ -48,9 +49,9 @@ pub struct SwitchEvent {
 pub struct StationHandle {
     port: ControlPort<StationCommand, StationReply>,
     status: LatestReader<StationStatus>,
-    announcements: AnnouncementQueue,
+    queues: LayerQueues,
     /// The queues of overlays that are on the way to the station, attached, or on the way back.
-    overlays: Vec<(u64, AnnouncementQueue)>,
+    overlays: Vec<(u64, LayerQueues)>,
     /// The peak that announcements on overlays keep to.
     ceiling: Db,
     rate: SampleRate,
@@ -74,7 +75,7 @@ impl StationHandle {
         let handle = Self {
             port: control,
             status,
-            announcements: AnnouncementQueue::new(rate, layout, quantum),
+            queues: LayerQueues::new(rate, layout, quantum),
             overlays: Vec::new(),
             ceiling: Db::ZERO,
             rate,
@@ -105,8 +106,8 @@ impl StationHandle {
                 StationReply::Output(number, output) => {
                     self.outputs.retain(|other| *other != number);
                     drop(output);
-                    for (_, mut queue) in self.overlays.extract_if(.., |(it, _)| *it == number) {
-                        pass_events(&mut queue, &mut report);
+                    for (_, mut queues) in self.overlays.extract_if(.., |(it, _)| *it == number) {
+                        pass_events(&mut queues, &mut report);
                     }
                 }
                 StationReply::Chain(chain) => drop(chain),
@@ -115,22 +116,26 @@ impl StationHandle {
             }
         }
         self.port.flush();
-        while let Some(announcement) = self.announcements.poll_ready(now) {
-            self.port.send(StationCommand::Play(announcement));
-        }
-        pass_events(&mut self.announcements, &mut report);
-        for (overlay, queue) in &mut self.overlays {
+        for queue in self.queues.each() {
             while let Some(announcement) = queue.poll_ready(now) {
-                self.port.send(StationCommand::PlayOn(*overlay, announcement));
+                self.port.send(StationCommand::Play(announcement));
             }
-            pass_events(queue, &mut report);
+        }
+        pass_events(&mut self.queues, &mut report);
+        for (overlay, queues) in &mut self.overlays {
+            for queue in queues.each() {
+                while let Some(announcement) = queue.poll_ready(now) {
+                    self.port.send(StationCommand::PlayOn(*overlay, announcement));
+                }
+            }
+            pass_events(queues, &mut report);
         }
     }
 
     fn handle_report(&mut self, report: MixerReport) {
-        let mut overlays = self.overlays.iter_mut().map(|(_, queue)| queue);
-        let queue = overlays.find(|queue| queue.owns(&report));
-        queue.unwrap_or(&mut self.announcements).handle_report(report);
+        if let Some(queue) = self.all_queues().find(|queue| queue.owns(&report)) {
+            queue.handle_report(report);
+        }
     }
 
     /// Restarts the loudness measurement of the station and all its inputs.
@@ -170,9 +175,9 @@ impl StationHandle {
         self.last_output += 1;
         self.outputs.push(self.last_output);
         if is_overlay {
-            let mut queue = AnnouncementQueue::new(self.rate, self.layout, self.quantum);
-            queue.limit_to(self.ceiling);
-            self.overlays.push((self.last_output, queue));
+            let mut queues = LayerQueues::new(self.rate, self.layout, self.quantum);
+            queues.limit_to(self.ceiling);
+            self.overlays.push((self.last_output, queues));
         }
         self.port.send(StationCommand::AddOutput(self.last_output, output));
         Ok(self.last_output)
@@ -182,8 +187,10 @@ impl StationHandle {
     /// ignored: the reader of that output has gone.
     pub fn remove_output(&mut self, number: u64) {
         if self.outputs.contains(&number) {
-            if let Some(queue) = self.overlay_announcements(number) {
-                queue.cancel_queued();
+            for layer in Layer::ALL {
+                self.queue(Some(number), layer)
+                    .into_iter()
+                    .for_each(AnnouncementQueue::cancel_queued);
             }
             self.port.send(StationCommand::RemoveOutput(number));
         }
@@ -215,7 +222,7 @@ impl StationHandle {
             None => return Ok(()),
         };
         self.ceiling = ceiling;
-        self.overlays.iter_mut().for_each(|(_, queue)| queue.limit_to(ceiling));
+        self.overlays.iter_mut().for_each(|(_, queues)| queues.limit_to(ceiling));
         self.port.send(StationCommand::Loudness(command));
         Ok(())
     }
@@ -245,25 +252,39 @@ impl StationHandle {
 
     /// The announcements that have not ended. [`StationHandle::handle_timeout`] starts them.
     pub const fn announcements(&mut self) -> &mut AnnouncementQueue {
-        &mut self.announcements
+        self.queues.of(Layer::Announcement)
+    }
+
+    /// The sounds of a layer of the station, or of the overlay of this number, that have not ended.
+    pub fn queue(&mut self, overlay: Option<u64>, layer: Layer) -> Option<&mut AnnouncementQueue> {
+        let queues = match overlay {
+            None => Some(&mut self.queues),
+            Some(overlay) => {
+                let mut overlays = self.overlays.iter_mut();
+                overlays.find(|(number, _)| *number == overlay).map(|(_, queues)| queues)
+            }
+        };
+        queues.map(|queues| queues.of(layer))
     }
 
     /// The announcements of the overlay that [`StationHandle::add_output`] has numbered. An id is
     /// used for one announcement of the station and its overlays.
     pub fn overlay_announcements(&mut self, overlay: u64) -> Option<&mut AnnouncementQueue> {
-        let mut overlays = self.overlays.iter_mut();
-        overlays.find(|(number, _)| *number == overlay).map(|(_, queue)| queue)
+        self.queue(Some(overlay), Layer::Announcement)
     }
 
-    /// Cancels an announcement, queued or playing, of the station or of an overlay. An unknown id
-    /// is ignored: that announcement has ended.
+    /// Cancels an announcement or a play, queued or playing, of the station or of an overlay. An
+    /// unknown id is ignored: that sound has ended.
     pub fn cancel_announcement(&mut self, id: u64) {
-        let overlays = self.overlays.iter_mut().map(|(_, queue)| queue);
-        let queues = core::iter::once(&mut self.announcements).chain(overlays);
-        let in_mixer = queues.fold(false, |in_mixer, queue| in_mixer | queue.cancel(id));
+        let in_mixer = self.all_queues().fold(false, |in_mixer, queue| in_mixer | queue.cancel(id));
         if in_mixer {
             self.port.send(StationCommand::Cancel(id));
         }
+    }
+
+    fn all_queues(&mut self) -> impl Iterator<Item = &mut AnnouncementQueue> {
+        let overlays = self.overlays.iter_mut().map(|(_, queues)| queues);
+        core::iter::once(&mut self.queues).chain(overlays).flat_map(LayerQueues::each)
     }
 
     #[cfg(test)]
@@ -350,17 +371,20 @@ impl Message for StationReply {
     }
 }
 
-fn pass_events(queue: &mut AnnouncementQueue, report: &mut impl FnMut(StationEvent)) {
-    while let Some(event) = queue.poll_event() {
-        report(StationEvent::Announcement(event));
+fn pass_events(queues: &mut LayerQueues, report: &mut impl FnMut(StationEvent)) {
+    for queue in queues.each() {
+        while let Some(event) = queue.poll_event() {
+            report(StationEvent::Announcement(event));
+        }
     }
 }
 
 /// Switches that wait for [`StationHandle::handle_timeout`].
 pub const MAX_SWITCH_EVENTS: usize = 64;
 
-const RESERVED: usize =
-    MAX_BUS_OUTPUTS + MAX_PARTS + (1 + MAX_OVERLAYS) * MAX_IN_MIXER * announce::REPORTS;
+const RESERVED: usize = MAX_BUS_OUTPUTS
+    + MAX_PARTS
+    + (1 + MAX_OVERLAYS) * Layer::ALL.len() * MAX_IN_MIXER * announce::REPORTS;
 
 const LIMITS: PortLimits =
     PortLimits { commands: 16, reserved: RESERVED, notices: RESERVED + MAX_SWITCH_EVENTS };

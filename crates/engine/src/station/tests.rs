@@ -8,6 +8,7 @@ mod loudness_processor;
 mod output_bus;
 mod overlay;
 mod pass_through;
+mod play;
 mod rate_change;
 mod recorder;
 mod schedule;

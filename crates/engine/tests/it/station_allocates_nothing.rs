@@ -12,7 +12,7 @@ use aulos_dsp::equalizer::{EqualizerBand, FilterType};
 use aulos_dsp::normalize::{LookAhead, Settings};
 use aulos_dsp::silence::SilenceConfig;
 use aulos_dsp::sound::{Headroom, SoundChain, SoundPreset, SoundProgram};
-use aulos_engine::announce::{self, DEFAULT_DUCK, Ducking, QueueEvent};
+use aulos_engine::announce::{self, DEFAULT_DUCK, Ducking, Layer, QueueEvent};
 use aulos_engine::encode::make_encoder;
 use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
 use aulos_engine::generate::{Demo, LoopSource};
@@ -351,19 +351,27 @@ fn rendition(codec: Codec) -> (Rendition, ReactorStub) {
 
 #[test]
 fn announcements_of_any_rate() {
-    assert_eq!(announcements_and_calls(None), (12, 0));
+    assert_eq!(announcements_and_calls(None, Layer::Announcement), (12, 0));
+}
+
+#[test]
+fn plays_of_any_rate_and_announcements_over_them() {
+    // None waits for the other, so none is cancelled before it has been played.
+    assert_eq!(announcements_and_calls(None, Layer::Play), (24, 0));
+    // Three overlays are removed while they play; each cancels its sounds.
+    assert_eq!(announcements_and_calls(Some(Codec::Pcm), Layer::Play), (18, 0));
 }
 
 #[test]
 fn announcements_of_any_rate_on_changing_overlays() {
     // Three overlays are removed while they play; each cancels its announcements.
-    assert_eq!(announcements_and_calls(Some(Codec::Pcm)), (9, 0));
-    assert_eq!(announcements_and_calls(Some(Codec::Flac)), (9, 0));
+    assert_eq!(announcements_and_calls(Some(Codec::Pcm), Layer::Announcement), (9, 0));
+    assert_eq!(announcements_and_calls(Some(Codec::Flac), Layer::Announcement), (9, 0));
 }
 
 /// The number of announcements that a minute has played, and its allocations and frees. They play
-/// on overlays of this codec, or on the station itself.
-fn announcements_and_calls(overlays: Option<Codec>) -> (u64, u64) {
+/// on overlays of this codec, or on the station itself; every second one is a sound of this layer.
+fn announcements_and_calls(overlays: Option<Codec>, second: Layer) -> (u64, u64) {
     let mut world = World::new(Codec::Pcm);
     (0..2_000).for_each(|step| world.step(step));
     let (mut calls, mut played, mut kept) = (0, 0, Vec::new());
@@ -379,7 +387,8 @@ fn announcements_and_calls(overlays: Option<Codec>) -> (u64, u64) {
         }
         if step % 500 == 0 {
             // Half a second in another rate and layout, and one that is cancelled.
-            for (id, hz) in [(step, 44_100), (step + 1, 22_050)] {
+            let both = [(step, 44_100, Layer::Announcement), (step + 1, 22_050, second)];
+            for (id, hz, layer) in both {
                 let rate = SampleRate::new(hz).expect("a rate");
                 let (mut voice, _) = Sender::new(rate, ChannelLayout::MONO);
                 let (items, consumer) = ring(128);
@@ -390,10 +399,7 @@ fn announcements_and_calls(overlays: Option<Codec>) -> (u64, u64) {
                 kept.push(voice.pool);
                 let source = Box::new(RingSource::new(consumer, Pacing::OnDemand));
                 let number = overlay.as_ref().map(|(number, _)| *number);
-                let queue = match number {
-                    Some(overlay) => world.handle.overlay_announcements(overlay).expect("attached"),
-                    None => world.handle.announcements(),
-                };
+                let queue = world.handle.queue(number, layer).expect("attached");
                 queue.add(id, source, Ducking::by(DEFAULT_DUCK)).expect("room");
             }
         }

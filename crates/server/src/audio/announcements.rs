@@ -1,4 +1,4 @@
-//! The announcements of one station: fetching, decoding and gain matching.
+//! The announcements and plays of one station: fetching, decoding and gain matching.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use aulos_control::backend::{
     Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, BackgroundTask,
     ProgrammeEvent,
 };
-use aulos_core::{ChannelLayout, Db, Instant, Lufs};
+use aulos_core::{ChannelLayout, Db, Instant, Lufs, Span};
 use aulos_dsp::normalize::Settings;
 use aulos_engine::announce::{
-    AnnouncementEnd, AnnouncementQueue, MAX_LENGTH, MAX_LIMITER_REDUCTION, MAX_QUEUE, QueueEvent,
-    QueueFull, headroom, matching_gain,
+    AnnouncementEnd, AnnouncementQueue, Layer, MAX_LENGTH, MAX_LIMITER_REDUCTION, MAX_QUEUE,
+    MAX_STALL, QueueEvent, QueueFull, headroom, matching_gain,
 };
 use aulos_engine::loudness::Loudness;
 use aulos_engine::source::{Pacing, RingSource, SourceItem};
@@ -22,7 +22,7 @@ use aulos_io::CodecPool;
 use aulos_rt::LatestReader;
 use aulos_rt::ring::Consumer;
 
-use crate::radio::{ClipClient, ClipHandles, ClipState};
+use crate::radio::{ClipClient, ClipHandles, ClipKind, ClipState};
 
 /// The announcements in a station's queue.
 #[derive(Debug, Default)]
@@ -40,6 +40,7 @@ struct QueuedSound {
     id: u64,
     /// The overlay that plays it, as a number on the station's output bus; `None` is the station.
     overlay: Option<u64>,
+    layer: Layer,
     key: Option<String>,
     state: SoundState,
     has_begun: bool,
@@ -66,6 +67,7 @@ struct OpenedSound {
 struct PendingGain {
     id: u64,
     overlay: Option<u64>,
+    layer: Layer,
     duck: Db,
     gain: Db,
     /// The wanted loudness, and the true peak that it may have.
@@ -85,12 +87,15 @@ impl StationAnnouncements {
         handle: &mut StationHandle,
         threads: &mut SoundThreads<'_>,
     ) -> Result<(), String> {
-        let Announcement { id, ducking, gain, ref key, .. } = *announcement;
+        let Announcement { id, layer, ducking, gain, ref key, .. } = *announcement;
         let is_replaced = |one: &QueuedSound| {
-            key.is_some() && !one.has_begun && one.overlay == overlay && one.key == *key
+            let has_key = key.is_some() && one.key == *key;
+            let is_same = one.overlay == overlay && one.layer == layer;
+            // A play that has begun ends when the new one is ready.
+            !one.has_begun && is_same && (has_key || layer == Layer::Play)
         };
         let replaced = self.sounds.iter().filter(|one| is_replaced(one)).count();
-        let queued = queue(handle, overlay)?.ids().count();
+        let queued = queue(handle, overlay, layer)?.ids().count();
         if queued.saturating_sub(replaced) >= MAX_QUEUE {
             return Err(QueueFull.to_string());
         }
@@ -104,28 +109,30 @@ impl StationAnnouncements {
             handle.cancel_announcement(one.id);
         }
         let source = Box::new(RingSource::new(items, Pacing::OnDemand));
-        let queue = queue(handle, overlay)?;
+        let queue = queue(handle, overlay, layer)?;
         queue.add(id, source, ducking).map_err(|full| full.to_string())?;
         match matching.zip(loudness) {
             Some(((target, ceiling), loudness)) => {
                 queue.hold(id);
-                let duck = ducking.gain;
-                let pending = PendingGain { id, overlay, duck, gain, target, ceiling, loudness };
+                let duck = layer.duck(ducking.gain);
+                let pending =
+                    PendingGain { id, overlay, layer, duck, gain, target, ceiling, loudness };
                 self.pending.push(pending);
             }
             None => queue.set_gain(id, gain),
         }
         let (key, has_begun) = (key.clone(), false);
-        self.sounds.push(QueuedSound { id, overlay, key, state, has_begun, is_replaced: false });
+        let is_replaced = false;
+        self.sounds.push(QueuedSound { id, overlay, layer, key, state, has_begun, is_replaced });
         Ok(())
     }
 
-    /// Whether an overlay has announcements that have not ended.
-    pub(super) fn has_any(&self, overlay: u64) -> bool {
-        self.sounds.iter().any(|one| one.overlay == Some(overlay))
+    /// Whether an overlay has sounds of this layer that have not ended.
+    pub(super) fn has_any(&self, overlay: u64, layer: Layer) -> bool {
+        self.sounds.iter().any(|one| one.overlay == Some(overlay) && one.layer == layer)
     }
 
-    /// Cancels the announcements of an overlay.
+    /// Cancels the sounds of an overlay.
     pub(super) fn cancel_all(&self, overlay: u64, handle: &mut StationHandle) {
         for one in self.sounds.iter().filter(|one| one.overlay == Some(overlay)) {
             handle.cancel_announcement(one.id);
@@ -137,7 +144,7 @@ impl StationAnnouncements {
         self.pending.retain_mut(|one| {
             let Some(loudness) = *one.loudness.read() else { return true };
             let matching = matching_gain(&loudness, one.target, one.ceiling, one.duck);
-            if let Ok(queue) = queue(handle, one.overlay) {
+            if let Ok(queue) = queue(handle, one.overlay, one.layer) {
                 queue.set_gain(one.id, Db::new(matching.get() + one.gain.get()));
             }
             false
@@ -187,28 +194,29 @@ impl StationAnnouncements {
         if sound.as_ref().is_some_and(|one| one.is_replaced) {
             return AnnouncementOutcome::Replaced;
         }
+        let has_begun = sound.as_ref().is_some_and(|one| one.has_begun);
         match (sound.as_mut().and_then(|one| one.state.problem()), cause) {
             (Some(problem), _) => AnnouncementOutcome::Failed(problem),
             (None, AnnouncementEnd::Played) => AnnouncementOutcome::Played,
             (None, AnnouncementEnd::Cancelled) => AnnouncementOutcome::Cancelled,
+            (None, AnnouncementEnd::Replaced) => AnnouncementOutcome::Replaced,
             (None, AnnouncementEnd::TooLong) => AnnouncementOutcome::TooLong,
+            (None, _) if has_begun => AnnouncementOutcome::Failed(format!(
+                "the sound stopped for more than {} s",
+                MAX_STALL.as_secs_f64()
+            )),
             (None, _) => AnnouncementOutcome::Failed("the sound contains no audio".to_owned()),
         }
     }
 }
 
-/// The queue of the station or of an overlay.
+/// A queue of the station or of an overlay.
 fn queue(
     handle: &mut StationHandle,
     overlay: Option<u64>,
+    layer: Layer,
 ) -> Result<&mut AnnouncementQueue, String> {
-    match overlay {
-        None => Ok(handle.announcements()),
-        Some(overlay) => {
-            let queue = handle.overlay_announcements(overlay);
-            queue.ok_or_else(|| "the overlay has been removed".to_owned())
-        }
-    }
+    handle.queue(overlay, layer).ok_or_else(|| "the overlay has been removed".to_owned())
 }
 
 /// The loudness to which an announcement is brought, and the true peak that it may have; none if it
@@ -218,7 +226,7 @@ fn matching(
     normalize: Option<&Settings>,
     is_overlay: bool,
 ) -> Option<(Lufs, Db)> {
-    let share = headroom(announcement.ducking.gain).get();
+    let share = headroom(announcement.layer.duck(announcement.ducking.gain)).get();
     let own = normalize.filter(|_| announcement.normalize).map(|settings| settings.target);
     let target = announcement.loudness.or(own)?;
     let ceiling = normalize.map_or_else(
@@ -272,10 +280,14 @@ impl SoundThreads<'_> {
                 (&file.path, file.spec)
             }
             AnnouncementSource::File(_) => {
-                return Err("an announcement must be a file source without `repeat`".to_owned());
+                return Err("the sound must be a file source without `repeat`".to_owned());
             }
             AnnouncementSource::Url(url, hosts) => {
-                let clip = self.clips.open(url.clone(), hosts.clone(), measured)?;
+                let kind = match announcement.layer {
+                    Layer::Play => ClipKind::Streamed,
+                    Layer::Announcement => ClipKind::Held,
+                };
+                let clip = self.clips.open(url.clone(), hosts.clone(), kind, measured)?;
                 let ClipHandles { source, items, meter, state, task } = clip;
                 let loudness = meter.map(|(meter, loudness)| {
                     self.codecs.add(Box::new(meter));
@@ -288,7 +300,11 @@ impl SoundThreads<'_> {
         };
         let options = FileDecodeOptions { looped: false, raw: spec };
         let loudness = measured.map(|shape| {
-            let (meter, loudness) = FileMeter::new(path.clone(), options, shape, MAX_LENGTH);
+            let longest = match announcement.layer {
+                Layer::Play => PLAY_MEASURED,
+                Layer::Announcement => MAX_LENGTH,
+            };
+            let (meter, loudness) = FileMeter::new(path.clone(), options, shape, longest);
             self.codecs.add(Box::new(meter));
             loudness
         });
@@ -297,6 +313,10 @@ impl SoundThreads<'_> {
         Ok(OpenedSound { items, state: SoundState::File(state), loudness })
     }
 }
+
+/// How much of a file is measured before it plays in the programme's place: all of it would take
+/// as long as a hundredth of its length.
+const PLAY_MEASURED: Span = Span::from_secs(60);
 
 const fn ended(id: u64, outcome: AnnouncementOutcome) -> ProgrammeEvent {
     ProgrammeEvent::Announcement(id, AnnouncementEvent::Ended(outcome))

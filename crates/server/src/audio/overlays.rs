@@ -7,14 +7,18 @@
 //!
 //! A client plays one rendition at a time: the announcements of an overlay wait while one of its
 //! clients is on another overlay. Mixing per client was rejected, because clients share chunks
-//! (`docs/decisions/chunk-log.md`).
+//! (`docs/decisions/chunk-log.md`). A play lasts for hours, so no announcement waits for its end: an
+//! overlay that only plays leaves its clients to one with announcements, and one for a group to one
+//! for a client.
 
 use std::sync::Arc;
 
 use aulos_control::backend::{AnnouncementTarget, ClientSound, TargetSessions};
 use aulos_core::{Instant, Span};
+use aulos_engine::announce::Layer;
 use aulos_engine::overlay::{MAX_OVERLAYS, Overlay};
 use aulos_engine::rendition::Rendition;
+use aulos_engine::station::StationHandle;
 use aulos_io::SystemClock;
 use aulos_io::reactor::StationDescriptor;
 
@@ -44,7 +48,7 @@ pub(super) fn get_or_create(
     }
     if own.nth(MAX_OVERLAYS - 1).is_some() {
         return Err(format!(
-            "{MAX_OVERLAYS} groups and clients of the station have announcements already; try again later"
+            "{MAX_OVERLAYS} groups and clients of the station have sounds of their own; try again later"
         ));
     }
     // A client that changes its sound meanwhile does not hear the announcement.
@@ -65,8 +69,15 @@ pub(super) fn get_or_create(
 pub(super) fn move_sessions(inner: &mut AudioState, sessions: &TargetSessions<'_>) {
     let now = SystemClock::now();
     let mut overlays = std::mem::take(&mut inner.overlays);
+    let wanted: Vec<_> = overlays
+        .iter_mut()
+        .map(|overlay| {
+            let wanted = wanted_sessions(inner, overlay, sessions, now);
+            (Rank::of(inner, overlay), wanted)
+        })
+        .collect();
     for at in 0..overlays.len() {
-        let wanted = wanted_sessions(inner, &mut overlays[at], sessions, now);
+        let wanted = without_higher(&wanted, at);
         release(inner, &mut overlays[at], &wanted);
         let (mut waits, mut new) = (false, Vec::new());
         for one in wanted.into_iter().filter(|one| !overlays[at].sessions.contains(one)) {
@@ -149,9 +160,7 @@ fn create(
     }
     let overlay = overlay.ok_or("an overlay needs a rendition")?;
     let output_id = running.handle.add_output(overlay).map_err(|full| full.to_string())?;
-    if let Some(queue) = running.handle.overlay_announcements(output_id) {
-        queue.start_at(None);
-    }
+    start_at(&mut running.handle, output_id, None);
     let mut numbers = Vec::new();
     for (sound, channel, taps) in parts {
         let number = register_stream(None, &channel, taps, inner);
@@ -207,7 +216,7 @@ fn wanted_sessions(
     if found.is_none() {
         running.announcements.cancel_all(overlay.output_id, &mut running.handle);
     }
-    if running.announcements.has_any(overlay.output_id) {
+    if Layer::ALL.iter().any(|layer| running.announcements.has_any(overlay.output_id, *layer)) {
         overlay.ends_at = None;
     } else {
         // Clients hear the end when their buffer has passed.
@@ -215,6 +224,36 @@ fn wanted_sessions(
         overlay.ends_at.get_or_insert(now + buffer + LINGER);
     }
     if overlay.is_over(now) { Vec::new() } else { found.unwrap_or_default() }
+}
+
+/// Which overlay a client plays that several want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    GroupPlay,
+    ClientPlay,
+    Announcement,
+}
+
+impl Rank {
+    fn of(inner: &mut AudioState, overlay: &RunningOverlay) -> Self {
+        let Some(running) = inner.station(overlay.station) else { return Self::Announcement };
+        let has = |layer| running.announcements.has_any(overlay.output_id, layer);
+        match (has(Layer::Play) && !has(Layer::Announcement), &overlay.target) {
+            (false, _) => Self::Announcement,
+            (true, AnnouncementTarget::Client(_)) => Self::ClientPlay,
+            (true, _) => Self::GroupPlay,
+        }
+    }
+}
+
+/// The sessions that the overlay `at` wants and none of a higher rank.
+fn without_higher(wanted: &[(Rank, Vec<OverlaySession>)], at: usize) -> Vec<OverlaySession> {
+    let Some((own, sessions)) = wanted.get(at) else { return Vec::new() };
+    let is_claimed = |session: &&OverlaySession| {
+        let mut higher = wanted.iter().filter(|(rank, _)| rank > own);
+        higher.any(|(_, others)| others.iter().any(|one| one.session == session.session))
+    };
+    sessions.iter().filter(|session| !is_claimed(session)).cloned().collect()
 }
 
 /// Whether the overlay's rendition for a session still fills its filters.
@@ -252,8 +291,14 @@ fn start(inner: &mut AudioState, overlay: &mut RunningOverlay, waits: bool, now:
     overlay.is_waiting = waits;
     let Some(running) = inner.station(overlay.station) else { return };
     let chunk = running.channel.chunk;
-    if let Some(queue) = running.handle.overlay_announcements(overlay.output_id) {
-        queue.start_at((!waits).then(|| now + MOVE_TIME + chunk + chunk));
+    let time = (!waits).then(|| now + MOVE_TIME + chunk + chunk);
+    start_at(&mut running.handle, overlay.output_id, time);
+}
+
+/// Lets the sounds of an overlay start at this time.
+fn start_at(handle: &mut StationHandle, overlay: u64, time: Option<Instant>) {
+    for layer in Layer::ALL {
+        handle.queue(Some(overlay), layer).into_iter().for_each(|queue| queue.start_at(time));
     }
 }
 

@@ -5,6 +5,9 @@
 //! announcement waits for its turn, and playback begins with the first sound. Where loudness is
 //! matched, it is measured on what arrives within [`MEASURE_TIME`]: waiting for all of it would
 //! take as long as the speech.
+//!
+//! A play has any length, or no end. So no more of it is held than its decoder needs next, and the
+//! server is read as fast as the sound plays.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,6 +62,16 @@ impl std::fmt::Debug for ClipHandles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClipHandles").field("state", &self.state).finish_non_exhaustive()
     }
+}
+
+/// How much of a sound is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third way")]
+pub enum ClipKind {
+    /// All of it, at once: 8 MiB and 300 s at most.
+    Held,
+    /// What is played next, of any length.
+    Streamed,
 }
 
 /// What became of a sound.
@@ -118,11 +131,12 @@ impl ClipClient {
         &self,
         url: HttpUrl,
         rules: Vec<HostRule>,
+        kind: ClipKind,
         measured: Option<(ChannelLayout, bool)>,
     ) -> Result<ClipHandles, String> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| {
-            format!("{MAX_CLIPS} announcements from URLs are waiting; try again later")
+            format!("{MAX_CLIPS} sounds from URLs are waiting or playing; try again later")
         })?;
         let StreamParts { writer, source, items, state, .. } = StreamParts::new();
         let (meter_writer, meter) = match measured {
@@ -137,8 +151,10 @@ impl ClipClient {
             fetcher: Arc::clone(&self.fetcher),
             url,
             rules,
+            kind,
             sinks: [Some(ClipSink::new(writer)), meter_writer.map(ClipSink::new)],
             sound: Vec::new(),
+            dropped: 0,
         };
         let state = ClipState { failure: Arc::clone(&failure), decoder: state };
         let task = async move {
@@ -155,16 +171,19 @@ struct ClipTask {
     fetcher: Arc<StreamFetcher>,
     url: HttpUrl,
     rules: Vec<HostRule>,
+    kind: ClipKind,
     /// The decoder that plays, and the one that measures.
     sinks: [Option<ClipSink>; 2],
-    /// The sound as far as it has arrived.
+    /// The sound as far as it has arrived, without the bytes that have been dropped.
     sound: Vec<u8>,
+    /// The number of bytes that the decoders have taken and that are not held any more.
+    dropped: u64,
 }
 
 /// A decoder that takes the sound.
 struct ClipSink {
     writer: StreamWriter,
-    written: usize,
+    written: u64,
     ended: bool,
 }
 
@@ -190,7 +209,10 @@ impl ClipTask {
             Ok(opened) => opened.map_err(|error| ClipFailure::fatal(message(&error)))?,
             Err(_) => return Err(ClipFailure::fatal("timeout: no sound within 10 s")),
         };
-        if matches!(opened.framing, BodyFraming::Length(length) if length > MAX_BYTES as u64) {
+        let is_held = self.kind == ClipKind::Held;
+        if is_held
+            && matches!(opened.framing, BodyFraming::Length(length) if length > MAX_BYTES as u64)
+        {
             return Err(ClipFailure::fatal(TOO_LARGE));
         }
         for sink in self.sinks.iter_mut().flatten() {
@@ -207,10 +229,7 @@ impl ClipTask {
             {
                 meter.end(meter.written);
             }
-            let whole = body.end.is_some().then_some(self.sound.len());
-            for sink in self.sinks.iter_mut().flatten() {
-                sink.feed(&self.sound, whole);
-            }
+            let has_room = self.feed(&mut body);
             let is_taken = self.sinks.iter().flatten().all(|sink| sink.ended);
             if self.is_abandoned() {
                 return Ok(());
@@ -218,12 +237,12 @@ impl ClipTask {
                 return end.clone().map_err(ClipFailure::cut_short);
             }
             tokio::select! {
-                read = body.stream.read(&mut piece), if body.end.is_none() => {
+                read = body.stream.read(&mut piece), if body.end.is_none() && has_room => {
                     let read = read.map(|count| piece.get(..count).unwrap_or_default());
                     body.receive(read, &mut self.sound);
-                    if self.sound.len() > MAX_BYTES {
+                    if is_held && self.sound.len() > MAX_BYTES {
                         return Err(ClipFailure::fatal(TOO_LARGE));
-                    } else if begun.elapsed() > MAX_FETCH_TIME {
+                    } else if is_held && begun.elapsed() > MAX_FETCH_TIME {
                         body.end = Some(Err("the server sends for longer than 300 s".to_owned()));
                     }
                 }
@@ -232,6 +251,40 @@ impl ClipTask {
                 }
                 () = sleep(FEED_INTERVAL) => {}
             }
+        }
+    }
+
+    /// Passes on what has arrived. False while the decoders have enough of a streamed sound.
+    fn feed(&mut self, body: &mut ClipBody) -> bool {
+        let whole = body.end.is_some().then_some(self.arrived());
+        for sink in self.sinks.iter_mut().flatten() {
+            sink.feed((&self.sound, self.dropped), whole);
+        }
+        if self.kind == ClipKind::Held {
+            return true;
+        }
+        self.drop_taken();
+        let has_room = self.sound.len() < MAX_STREAMED_AHEAD;
+        if !has_room {
+            // The server is not waited for meanwhile.
+            body.stalled_at = Instant::now() + STALL_TIMEOUT;
+        }
+        has_room
+    }
+
+    /// The number of bytes that have arrived.
+    const fn arrived(&self) -> u64 {
+        self.dropped + self.sound.len() as u64
+    }
+
+    /// Drops what every decoder has taken.
+    fn drop_taken(&mut self) {
+        let reading = self.sinks.iter().flatten().filter(|sink| !sink.ended);
+        let taken = reading.map(|sink| sink.written).min().unwrap_or_else(|| self.arrived());
+        let taken = usize::try_from(taken - self.dropped).unwrap_or(0);
+        if taken >= DROPPED_AT_ONCE {
+            self.sound.drain(..taken);
+            self.dropped += taken as u64;
         }
     }
 
@@ -253,10 +306,12 @@ impl ClipSink {
         Self { writer, written: 0, ended: false }
     }
 
-    /// Passes on what there is room for, and the end of a sound of `whole` bytes.
-    fn feed(&mut self, sound: &[u8], whole: Option<usize>) {
+    /// Passes on what there is room for of a sound, given without its first `dropped` bytes, and
+    /// the end of one of `whole` bytes.
+    fn feed(&mut self, (sound, dropped): (&[u8], u64), whole: Option<u64>) {
         if !self.ended {
-            self.written += self.writer.write(sound.get(self.written..).unwrap_or_default());
+            let start = usize::try_from(self.written - dropped).unwrap_or(usize::MAX);
+            self.written += self.writer.write(sound.get(start..).unwrap_or_default()) as u64;
         }
         if let Some(whole) = whole {
             self.end(whole);
@@ -264,7 +319,7 @@ impl ClipSink {
     }
 
     /// Ends it once so many bytes have been passed on.
-    fn end(&mut self, whole: usize) {
+    fn end(&mut self, whole: u64) {
         if !self.ended && self.written >= whole {
             self.ended = self.writer.end();
         }
@@ -339,6 +394,11 @@ fn message(error: &RadioError) -> String {
 /// The most that one sound may have, and what is said then.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 const TOO_LARGE: &str = "the sound is larger than 8 MiB";
+
+/// The most that is held of a sound of any length, and what is dropped of it at once: seconds of
+/// it, because the decoder itself is seconds ahead.
+const MAX_STREAMED_AHEAD: usize = 256 * 1024;
+const DROPPED_AT_ONCE: usize = 32 * 1024;
 
 /// The most sounds that are held at once.
 const MAX_CLIPS: usize = 16;

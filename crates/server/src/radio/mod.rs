@@ -46,7 +46,7 @@ use aulos_rt::ring::Consumer;
 use aulos_session::hls_source::{HlsAddress, VariantChoice};
 use aulos_session::radio::{RadioError, RadioInfo};
 
-pub use clip::{ClipClient, ClipHandles, ClipState};
+pub use clip::{ClipClient, ClipHandles, ClipKind, ClipState};
 pub use status::{RadioCounters, RadioStatusHandle};
 
 use fetch::{FetchResult, OpenedStream, StreamFetcher, open_body};

@@ -40,9 +40,9 @@ pub(super) fn announcement_source(value: f32, millis: u64) -> Box<dyn Source> {
 }
 
 /// A station that plays 0.5 for ever, with its announcement queue.
-struct AnnouncementHarness {
-    world: World,
-    events: Vec<QueueEvent>,
+pub(super) struct AnnouncementHarness {
+    pub(super) world: World,
+    pub(super) events: Vec<QueueEvent>,
 }
 
 pub(super) struct HalfScaleSource;
@@ -60,18 +60,23 @@ impl Source for HalfScaleSource {
 }
 
 impl AnnouncementHarness {
-    fn new(programme: Box<dyn Source>) -> Self {
+    pub(super) fn new(programme: Box<dyn Source>) -> Self {
         let mut world = World::new(vec![programme]);
         world.run(100);
         Self { world, events: Vec::new() }
     }
 
-    fn add(&mut self, id: u64, source: Box<dyn Source>, duck: Db) -> Result<(), QueueFull> {
+    pub(super) fn add(
+        &mut self,
+        id: u64,
+        source: Box<dyn Source>,
+        duck: Db,
+    ) -> Result<(), QueueFull> {
         self.world.handle.announcements().add(id, source, Ducking::by(duck))
     }
 
     /// Runs for this long; the queue is polled every 100 ms.
-    fn run(&mut self, millis: u64) -> Vec<f32> {
+    pub(super) fn run(&mut self, millis: u64) -> Vec<f32> {
         let mut out = Vec::new();
         for _ in 0..millis / 100 {
             self.poll();
