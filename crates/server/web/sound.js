@@ -9,6 +9,8 @@ const hasGain = type => ["peaking", "low-shelf", "high-shelf"].includes(type);
 const MOST_BANDS = 16;
 /** The plot: its size in units, and the decibels above and below its middle. */
 const WIDTH = 300, HEIGHT = 90, REACH = 18;
+/** What is played to one client, in place of the programme: its kind, its label, and how long in seconds. */
+const TONES = [["identify", "Left, right", 10], ["noise", "Noise", 20], ["click", "Clicks", 20], ["sine", "1 kHz", 10], ["sweep", "Sweep", 5]];
 /** The decades at which the plot has lines. */
 const DECADES = [100, 1_000, 10_000];
 
@@ -46,6 +48,22 @@ function Bands({ chain, set }) {
     ${both.bands.length < MOST_BANDS ? html`<button type="button" onClick=${() => change([...both.bands, { type: "peaking", hz: 1_000, gain_db: 0, q: 1 }])}>Add a band</button>` : ""}`;
 }
 
+/** Buttons that play a test tone to a client, and end it. */
+function TestTones({ client, name }) {
+  const [tone, setTone] = useState(null);
+  if (!may("Aulos.TestTone")) return "";
+  const play = async (kind, label, seconds) => {
+    const found = await act("Aulos.TestTone", { client: client.id, kind, seconds });
+    if (!found) return;
+    setTone(found.id);
+    say(`${name} plays a test tone: ${label}, ${seconds} s`);
+  };
+  const stop = () => act("Aulos.CancelAnnouncement", { id: tone }).then(() => setTone(null));
+  return html`<p class="buttons" role="group" aria-label=${`Test tones of ${name}`}><span class="dim">Test tone</span>
+    ${TONES.map(([kind, label, seconds]) => html`<button type="button" key=${kind} onClick=${() => play(kind, label, seconds)}>${label}</button>`)}
+    ${tone === null ? "" : html`<button type="button" onClick=${stop}>Stop the tone</button>`}</p>`;
+}
+
 export function ClientSound({ client, name }) {
   const [sound, setSound] = useState(null), [preview, setPreview] = useState(null), [open, setOpen] = useState(false), text = useRef(null);
   const writes = may("Aulos.SetClientSound");
@@ -66,6 +84,7 @@ export function ClientSound({ client, name }) {
     ${writes ? html`<${Bands} chain=${sound?.chain} set=${call}/>
     <p class="buttons">${(sound?.presets ?? []).map(one => html`<button type="button" key=${one} onClick=${() => call({ preset: one })}>${one}</button>`)}</p>
     <label class="import">Filters as text, of REW, Equalizer APO or AutoEq<textarea key=${sound?.text} ref=${text} rows="4" spellcheck="false" defaultValue=${sound?.text ?? ""}></textarea></label>
-    <p class="buttons"><button type="button" onClick=${() => call(entered(), true)}>Preview</button><button type="button" onClick=${() => call(entered())}>Apply the text</button></p>` : ""}` : ""}
+    <p class="buttons"><button type="button" onClick=${() => call(entered(), true)}>Preview</button><button type="button" onClick=${() => call(entered())}>Apply the text</button></p>` : ""}
+    <${TestTones} client=${client} name=${name}/>` : ""}
   </details>`;
 }

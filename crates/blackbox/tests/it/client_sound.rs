@@ -1,12 +1,13 @@
 //! The sound of a client, with real snapclients that record what they play.
 
 use std::f64::consts::PI;
+use std::path::Path;
 use std::time::Duration;
 
 use aulos_blackbox::peer::{Snapclient, find_or_skip};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
 use crate::{shared_turn, wait_for};
@@ -14,32 +15,84 @@ use crate::{shared_turn, wait_for};
 /// The frequencies of the programme.
 const TONES: [f64; 2] = [100.0, 3_000.0];
 
+const BYTES_OF_A_SECOND: u64 = 192_000;
+
+/// A server with two rooms that play, `near` and `far`.
+fn two_rooms(client: &Path, scratch: &ScratchDir) -> (AulosServer, [Snapclient; 2]) {
+    let config = "[[station]]\nname = \"default\"\ncodec = \"flac\"\n\
+                  sources = [\"tone://?hz=100,3000&dbfs=-12,-12\"]\n";
+    let server = AulosServer::start(scratch, config).unwrap();
+    let port = server.stream.port();
+    let rooms = ["near", "far"];
+    let rooms = rooms.map(|id| Snapclient::start(client, port, scratch, id).unwrap());
+    wait_for("both rooms play", Duration::from_secs(20), || {
+        rooms.iter().all(|room| played(room) > BYTES_OF_A_SECOND)
+    });
+    (server, rooms)
+}
+
+fn played(room: &Snapclient) -> u64 {
+    std::fs::metadata(&room.sound).map_or(0, |file| file.len())
+}
+
+/// A second of buffer, a change, and two seconds to measure.
+fn play_on(rooms: &[Snapclient; 2]) {
+    let now = rooms.each_ref().map(played);
+    wait_for("the rooms play on", Duration::from_secs(20), || {
+        rooms.iter().zip(now).all(|(room, now)| played(room) > now + 5 * BYTES_OF_A_SECOND)
+    });
+}
+
+#[test]
+fn a_room_plays_a_test_tone_and_the_other_one_the_programme() {
+    let Some(client) = find_or_skip("snapclient") else { return };
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("test-tone").unwrap();
+    let (server, mut rooms) = two_rooms(&client, &scratch);
+    let mut controller = Rpc::connect(server.control);
+    let tone = |controller: &mut Rpc, kind: &str| {
+        let params = json!({ "client": "near", "kind": kind, "seconds": 60 });
+        controller.call("Aulos.TestTone", &params)["id"].clone()
+    };
+    // The second one takes the place of the first, which plays.
+    let first = tone(&mut controller, "noise");
+    assert_eq!(controller.hear("Aulos.OnAnnouncement")["state"], "began");
+    let second = tone(&mut controller, "sine");
+    play_on(&rooms);
+    let sounds = rooms.each_mut().map(|room| room.stop().unwrap());
+    let mut ended = |id: &Value| loop {
+        let event = controller.hear("Aulos.OnAnnouncement");
+        if event["id"] == *id && event["state"] == "ended" {
+            return event;
+        }
+    };
+    assert_eq!(ended(&first)["cause"], "cancelled");
+    let params = json!({ "id": second });
+    Rpc::connect(server.control).call("Aulos.CancelAnnouncement", &params);
+    let end = ended(&second);
+    assert_eq!((&end["cause"], &end["uri"]), (&json!("cancelled"), &json!("test-tone:sine")));
+    server.stop().unwrap();
+    let [near, far] = &sounds;
+    assert!((level(near, 1_000.0) + 18.0).abs() < 0.2, "{}", level(near, 1_000.0));
+    assert!(level(far, 1_000.0) < -80.0, "{}", level(far, 1_000.0));
+    for hz in TONES {
+        assert!(level(near, hz) < -60.0, "{hz} Hz: {}", level(near, hz));
+        assert!((level(far, hz) + 12.0).abs() < 0.2, "{hz} Hz: {}", level(far, hz));
+    }
+}
+
 #[test]
 fn a_room_plays_its_sound_and_the_other_one_the_programme() {
     let Some(client) = find_or_skip("snapclient") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("client-sound").unwrap();
-    let config = "[[station]]\nname = \"default\"\ncodec = \"flac\"\n\
-                  sources = [\"tone://?hz=100,3000&dbfs=-12,-12\"]\n";
-    let server = AulosServer::start(&scratch, config).unwrap();
-    let rooms = ["near", "far"];
-    let mut rooms =
-        rooms.map(|id| Snapclient::start(&client, server.stream.port(), &scratch, id).unwrap());
-    let played = |room: &Snapclient| std::fs::metadata(&room.sound).map_or(0, |file| file.len());
-    let bytes_of_a_second = 192_000;
-    wait_for("both rooms play", Duration::from_secs(20), || {
-        rooms.iter().all(|room| played(room) > bytes_of_a_second)
-    });
+    let (server, mut rooms) = two_rooms(&client, &scratch);
     let mut controller = Rpc::connect(server.control);
     let text = "Preamp: 0 dB\nFilter 1: ON LSC Fc 500 Hz Gain -12 dB Q 0.7";
     let answer =
         controller.call("Aulos.SetClientSound", &json!({ "client": "near", "text": text }));
     assert_eq!(answer["warnings"], json!([]), "{answer}");
-    let now = rooms.each_ref().map(played);
-    // A second of buffer, the cross-fade, and two seconds to measure.
-    wait_for("the rooms play on", Duration::from_secs(20), || {
-        rooms.iter().zip(now).all(|(room, now)| played(room) > now + 5 * bytes_of_a_second)
-    });
+    play_on(&rooms);
     let sounds = rooms.each_mut().map(|room| room.stop().unwrap());
     server.stop().unwrap();
     // At 100 Hz the shelf is at -11.98 dB, at 3 kHz at -0.01 dB.

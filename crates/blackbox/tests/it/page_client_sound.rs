@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::time::Duration;
 
 use aulos_blackbox::browser::Browser;
 use aulos_blackbox::peer::find_or_skip;
@@ -12,7 +13,9 @@ use serde_json::json;
 
 use crate::page_operation::{FINDINGS, axe_or_skip, click, says, until};
 use crate::rpc::Rpc;
-use crate::shared_turn;
+use crate::{shared_turn, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_preset_a_band_and_a_text_are_set_on_the_page() {
@@ -50,6 +53,16 @@ fn a_preset_a_band_and_a_text_are_set_on_the_page() {
     click(&mut browser, "Apply the text");
     says(&mut browser, "Preamplification 0 dB");
     assert_eq!(bands()[0]["type"], "high-pass");
+    click(&mut browser, "Left, right");
+    says(&mut browser, "plays a test tone: Left, right, 10 s");
+    let announcements = |rpc: &mut Rpc| {
+        let status = rpc.call("Aulos.GetStatus", &json!({}));
+        status["stations"][0]["announcements"].clone()
+    };
+    let tones = announcements(&mut rpc);
+    assert_eq!((&tones[0]["uri"], &tones[0]["client"]), (&json!("test-tone:identify"), &id));
+    click(&mut browser, "Stop the tone");
+    wait_for("the end of the tone", PATIENCE, || announcements(&mut rpc) == json!([]));
     if let Some(axe) = axe_or_skip() {
         browser.run(&format!("{axe}; 0")).unwrap();
         assert_eq!(browser.run(FINDINGS).unwrap(), json!([]));

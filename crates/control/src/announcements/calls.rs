@@ -61,7 +61,7 @@ pub(super) fn submit(
     params: &Params<'_>,
     sound: RequestedSound,
 ) -> Result<AnnouncementEntry, RpcError> {
-    let (target, station) = announced_target(context, params)?;
+    let (target, station) = announced_target(context, params, TARGETS)?;
     let (number, _) = context.station(&station)?;
     let config = context.control.config();
     let (source, uri) = announced_source(params.text("uri")?, &config.streams, config.uploads())
@@ -118,7 +118,7 @@ pub(crate) fn cancel(context: &mut CallContext<'_>, params: &Params<'_>) -> Meth
     let cancelled = if let Some(id) = params.optional_integer("id")? {
         named_entries(context, layer, |entry| i64::try_from(entry.id) == Ok(id))
     } else {
-        let (target, station) = announced_target(context, params)?;
+        let (target, station) = announced_target(context, params, TARGETS)?;
         let (number, _) = context.station(&station)?;
         let all_of_station = target == AnnouncementTarget::Station;
         named_entries(context, layer, |entry| {
@@ -143,12 +143,13 @@ pub(super) fn named_entries(
     named.map(|entry| (entry.id, entry.number)).collect()
 }
 
-/// The clients that the call names, and the station that they play.
+/// The clients that the call names by one of `keys`, and the station that they play.
 pub(super) fn announced_target(
     context: &CallContext<'_>,
     params: &Params<'_>,
+    keys: &'static [&'static str],
 ) -> Result<(AnnouncementTarget, String), RpcError> {
-    let key = params.only_one(TARGETS)?;
+    let key = params.only_one(keys)?;
     let name = params.text(key)?;
     let registry = &context.subjects.clients.registry;
     Ok(match key {

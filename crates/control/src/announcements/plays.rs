@@ -5,7 +5,7 @@ use aulos_engine::announce::{Ducking, Layer};
 use aulos_proto::snap::control::RpcError;
 use serde_json::json;
 
-use super::calls::{RequestedSound, announced_target, named_entries, submit};
+use super::calls::{RequestedSound, TARGETS, announced_target, named_entries, submit};
 use crate::control::context::CallContext;
 use crate::methods::params::Params;
 use crate::methods::rpc::MethodResult;
@@ -33,7 +33,7 @@ pub(crate) fn stop(context: &mut CallContext<'_>, params: &Params<'_>) -> Method
     let stopped = match params.optional_integer("id")? {
         Some(id) => named_entries(context, Layer::Play, |entry| i64::try_from(entry.id) == Ok(id)),
         None => {
-            let (target, station) = announced_target(context, params)?;
+            let (target, station) = announced_target(context, params, TARGETS)?;
             let (number, _) = context.station(&station)?;
             named_entries(context, Layer::Play, |entry| {
                 entry.number == number && entry.target == target

@@ -1,8 +1,9 @@
 //! Announcements and plays, and what happens to them.
 
 use aulos_config::SourceConfig;
-use aulos_core::{Db, Lufs};
+use aulos_core::{Db, Lufs, Span};
 use aulos_engine::announce::{Ducking, Layer};
+use aulos_engine::generate::TestTone;
 use aulos_proto::http::HttpUrl;
 use aulos_session::radio::HostRule;
 
@@ -54,6 +55,8 @@ pub enum AnnouncementSource {
     File(SourceConfig),
     /// A URL, and the hosts that it may lead to.
     Url(HttpUrl, Vec<HostRule>),
+    /// A generated tone of this length.
+    TestTone(TestTone, Span),
 }
 
 /// A state change of an announcement.

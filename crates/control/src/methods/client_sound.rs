@@ -1,8 +1,10 @@
 //! The methods for the sound of a client.
 
 use aulos_dsp::sound::SoundPreset;
+use aulos_engine::generate::TestTone;
 
 use crate::access::Role;
+use crate::announcements::test_tone;
 use crate::clients;
 use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType, Presence};
@@ -57,4 +59,36 @@ pub(crate) const CLIENT_SOUND: &[Method] = &[
     )
     .params(&[CLIENT])
     .returns(&[("client", "string"), ("chain", "object|null"), ("presets", "array")]),
+    Method::new(
+        "Aulos.TestTone",
+        Role::Control,
+        "Play a test tone to a client or group, in place of the programme",
+        test_tone::test_tone,
+    )
+    .params(&[
+        Param::optional(
+            "client",
+            ParamType::Id(NamedKind::Client),
+            "the client that alone hears it; or `group`",
+        ),
+        Param::optional(
+            "group",
+            ParamType::Id(NamedKind::Group),
+            "the group whose clients hear it at the same time",
+        ),
+        Param::required(
+            "kind",
+            ParamType::Word(&TestTone::NAMES),
+            "`identify` is a note on the left and then one on the right",
+        ),
+        Param::default(
+            "seconds",
+            ParamType::Number { min: test_tone::MIN_SECONDS, max: test_tone::MAX_SECONDS },
+            Presence::Number(test_tone::DEFAULT_SECONDS),
+            "how long it lasts",
+        ),
+    ])
+    .exclusive(test_tone::TARGETS)
+    .returns(&[("id", "integer"), ("station", "string"), ("kind", "string"), ("seconds", "number")])
+    .notifies(&["Aulos.OnAnnouncement"]),
 ];

@@ -130,7 +130,7 @@ impl Source for Tone {
 /// One sine: its phase and its step in parts of a turn, which has `rate` times
 /// [`STEPS_PER_HERTZ`] of them.
 #[derive(Clone, Debug)]
-struct Oscillator {
+pub(super) struct Oscillator {
     amplitude: f64,
     turn: u64,
     phase: u64,
@@ -143,7 +143,7 @@ impl Oscillator {
         clippy::cast_sign_loss,
         reason = "held between 0 and 1.4e12 in the line above"
     )]
-    fn new(sine: Sine, rate: SampleRate) -> Self {
+    pub(super) fn new(sine: Sine, rate: SampleRate) -> Self {
         let steps = f64::from(STEPS_PER_HERTZ) * sine.hz.clamp(0.0, f64::from(rate.hz()) / 2.0);
         Self {
             amplitude: sine.level.amplitude().min(1.0),
@@ -153,7 +153,19 @@ impl Oscillator {
         }
     }
 
-    fn rotation(&self) -> Rotation {
+    /// The same, begun at this part of a turn, in [0, 1).
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "a part of a turn, which has 42 bits at most"
+    )]
+    pub(super) fn with_phase(mut self, part: f64) -> Self {
+        self.phase = (part * self.turn as f64) as u64 % self.turn;
+        self
+    }
+
+    pub(super) fn rotation(&self) -> Rotation {
         #[allow(clippy::cast_precision_loss, reason = "the phase has 42 bits at most")]
         let angle = |phase: u64| TAU * (phase as f64 / self.turn as f64);
         let step = angle(self.step).sin_cos();
@@ -161,21 +173,21 @@ impl Oscillator {
         Rotation { step, sin: self.amplitude * sin, cos: self.amplitude * cos }
     }
 
-    fn advance(&mut self, frames: u64) {
+    pub(super) fn advance(&mut self, frames: u64) {
         self.phase = (self.phase + self.step * frames) % self.turn;
     }
 }
 
 /// A sine that is turned by one step from frame to frame: within a block that is as exact as the
 /// sine of each frame, and takes a fifth of the time.
-struct Rotation {
+pub(super) struct Rotation {
     step: (f64, f64),
     sin: f64,
     cos: f64,
 }
 
 impl Rotation {
-    fn next(&mut self) -> f64 {
+    pub(super) fn next(&mut self) -> f64 {
         let sample = self.sin;
         let (sin, cos) = self.step;
         (self.sin, self.cos) = (self.sin * cos + self.cos * sin, self.cos * cos - self.sin * sin);

@@ -1,8 +1,8 @@
 //! Once created, the generators never allocate.
 
 use aulos_blackbox::alloc::{calls, calls_during};
-use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, SampleRate};
-use aulos_engine::generate::{Demo, Tone};
+use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, SampleRate, SampleSpec, Span};
+use aulos_engine::generate::{Demo, TestTone, TestToneSource, Tone};
 use aulos_engine::source::{BLOCK_SAMPLES, Source};
 
 fn calls_of(source: &mut dyn Source, blocks: usize) -> u64 {
@@ -28,4 +28,10 @@ fn pulling_never_touches_the_allocator() {
         Frames(960),
     );
     assert_eq!(calls_of(&mut tone, 1_000), 0);
+    for kind in TestTone::ALL {
+        // To its end and beyond.
+        let length = Span::from_secs(5);
+        let mut tone = TestToneSource::new(kind, length, SampleSpec::DEFAULT, Frames(960));
+        assert_eq!(calls_of(&mut tone, 300), 0, "{kind:?}");
+    }
 }

@@ -13,8 +13,9 @@ use aulos_engine::announce::{
     AnnouncementEnd, AnnouncementQueue, Layer, MAX_LENGTH, MAX_LIMITER_REDUCTION, MAX_QUEUE,
     MAX_STALL, QueueEvent, QueueFull, headroom, matching_gain,
 };
+use aulos_engine::generate::TestToneSource;
 use aulos_engine::loudness::Loudness;
-use aulos_engine::source::{Pacing, RingSource, SourceItem};
+use aulos_engine::source::{Pacing, RingSource, Source, SourceItem};
 use aulos_engine::station::StationHandle;
 use aulos_files::decode::FileDecodeOptions;
 use aulos_files::source::{FileMeter, FileSource, FileState};
@@ -23,6 +24,9 @@ use aulos_rt::LatestReader;
 use aulos_rt::ring::Consumer;
 
 use crate::radio::{ClipClient, ClipHandles, ClipKind, ClipState};
+
+/// What a test tone is computed in at once.
+const TONE_BLOCK: Span = Span::from_millis(10);
 
 /// The announcements in a station's queue.
 #[derive(Debug, Default)]
@@ -52,11 +56,13 @@ struct QueuedSound {
 enum SoundState {
     File(LatestReader<FileState>),
     Clip(ClipState),
+    /// It is computed, which cannot fail.
+    Generated,
 }
 
 /// A sound that is being decoded.
 struct OpenedSound {
-    items: Consumer<SourceItem>,
+    source: Box<dyn Source>,
     state: SoundState,
     /// The result of measuring its loudness, if that is wanted.
     loudness: Option<LatestReader<Option<Loudness>>>,
@@ -103,12 +109,17 @@ impl StationAnnouncements {
         let matching = matching(announcement, normalize, overlay.is_some());
         let dual_mono = normalize.is_some_and(|it| it.dual_mono);
         let measured = matching.map(|_| (station.spec.layout, dual_mono));
-        let OpenedSound { items, state, loudness } = threads.open(announcement, measured)?;
+        let OpenedSound { source, state, loudness } = match announcement.source {
+            AnnouncementSource::TestTone(kind, length) => {
+                let block = station.spec.rate.frames(TONE_BLOCK);
+                OpenedSound::generated(TestToneSource::new(kind, length, station.spec, block))
+            }
+            _ => threads.open(announcement, measured)?,
+        };
         for one in self.sounds.iter_mut().filter(|one| is_replaced(one)) {
             one.is_replaced = true;
             handle.cancel_announcement(one.id);
         }
-        let source = Box::new(RingSource::new(items, Pacing::OnDemand));
         let queue = queue(handle, overlay, layer)?;
         queue.add(id, source, ducking).map_err(|full| full.to_string())?;
         match matching.zip(loudness) {
@@ -240,12 +251,29 @@ fn matching(
     Some((target, ceiling))
 }
 
+impl OpenedSound {
+    /// A sound that other threads decode.
+    fn new(
+        items: Consumer<SourceItem>,
+        state: SoundState,
+        loudness: Option<LatestReader<Option<Loudness>>>,
+    ) -> Self {
+        Self { source: Box::new(RingSource::new(items, Pacing::OnDemand)), state, loudness }
+    }
+
+    /// A sound that the station computes, as loud as it is.
+    fn generated(source: TestToneSource) -> Self {
+        Self { source: Box::new(source), state: SoundState::Generated, loudness: None }
+    }
+}
+
 impl SoundState {
     /// Why it cannot be played, or not to its end.
     fn problem(&mut self) -> Option<String> {
         match self {
             Self::File(state) => state.read().problem(),
             Self::Clip(state) => state.problem(),
+            Self::Generated => None,
         }
     }
 
@@ -255,6 +283,7 @@ impl SoundState {
             // The decoder would retry for ever, and an announcement that starts late is useless.
             Self::File(state) => matches!(state.read(), FileState::OpenFailed(_)),
             Self::Clip(state) => state.is_unplayable(),
+            Self::Generated => false,
         }
     }
 }
@@ -279,7 +308,7 @@ impl SoundThreads<'_> {
             AnnouncementSource::File(SourceConfig::File(file)) if !file.repeat => {
                 (&file.path, file.spec)
             }
-            AnnouncementSource::File(_) => {
+            AnnouncementSource::File(_) | AnnouncementSource::TestTone(..) => {
                 return Err("the sound must be a file source without `repeat`".to_owned());
             }
             AnnouncementSource::Url(url, hosts) => {
@@ -295,7 +324,7 @@ impl SoundThreads<'_> {
                 });
                 self.codecs.add(Box::new(source));
                 self.tasks.push(task);
-                return Ok(OpenedSound { items, state: SoundState::Clip(state), loudness });
+                return Ok(OpenedSound::new(items, SoundState::Clip(state), loudness));
             }
         };
         let options = FileDecodeOptions { looped: false, raw: spec };
@@ -310,7 +339,7 @@ impl SoundThreads<'_> {
         });
         let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
         self.codecs.add(Box::new(file.with_report(crate::file_warnings::log)));
-        Ok(OpenedSound { items, state: SoundState::File(state), loudness })
+        Ok(OpenedSound::new(items, SoundState::File(state), loudness))
     }
 }
 
