@@ -6,8 +6,9 @@
 mod call_args;
 mod overview;
 mod play;
-
-use std::fmt::Write as _;
+mod sound;
+mod station;
+mod table;
 
 use aulos_server::exit::{Exit, Failure};
 use clap::{Args, Subcommand, ValueEnum};
@@ -18,6 +19,8 @@ use super::scan::plain;
 use call_args::CallArgs;
 use overview::{ClientRow, GroupRow, ServerOverview};
 use play::{PlayArgs, StopArgs};
+pub(super) use station::{STATION_EXAMPLES, StationArgs, station};
+use table::table;
 
 pub(super) const CLIENT_EXAMPLES: &str = "\
 Examples:
@@ -30,6 +33,8 @@ Examples:
   aulos client rename 02:42:ac:11:00:02 Kitchen
   aulos client play kitchen /srv/books/1.mp3 --title 'Chapter 1'
   aulos client stop kitchen              back to the programme
+  aulos client sound import kitchen room.txt --dry-run
+  aulos client test-tone kitchen identify
   aulos client list --json | jq '.[] | select(.connected) | .name'
 
 A client is named by its id, its name, or the beginning of either, if no
@@ -46,13 +51,6 @@ Examples:
   aulos group list --server kitchen.local --json
 
 A group without a name has that of its clients.";
-
-pub(super) const STATION_EXAMPLES: &str = "\
-Examples:
-  aulos station list
-  aulos station list --json | jq '.[].source'
-  aulos station play kitchen http://nas.local/fairy-tale.mp3
-  aulos station stop kitchen";
 
 #[derive(Debug, Args)]
 pub(super) struct ClientArgs {
@@ -76,6 +74,10 @@ enum ClientCommand {
     Play(PlayArgs),
     /// End what `play` has begun
     Stop(StopArgs),
+    /// Show or change the sound of a client
+    Sound(sound::SoundArgs),
+    /// Play a test tone to a client, in place of the programme
+    TestTone(sound::TestToneArgs),
 }
 
 #[derive(Debug, Args)]
@@ -100,22 +102,8 @@ enum GroupCommand {
     Play(PlayArgs),
     /// End what `play` has begun
     Stop(StopArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct StationArgs {
-    #[command(subcommand)]
-    command: StationCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum StationCommand {
-    /// List the stations with what they play
-    List(CallArgs),
-    /// Play a file to its end in place of the programme
-    Play(PlayArgs),
-    /// End what `play` has begun
-    Stop(StopArgs),
+    /// Play a test tone to the clients of a group at the same time
+    TestTone(sound::TestToneArgs),
 }
 
 #[derive(Debug, Args)]
@@ -245,6 +233,12 @@ pub(super) fn client(args: &ClientArgs) -> Result<Exit, Failure> {
         }
         ClientCommand::Play(args) => play::play("client", args),
         ClientCommand::Stop(args) => play::stop("client", args),
+        ClientCommand::Sound(args) => sound::sound(args),
+        ClientCommand::TestTone(args) => {
+            let overview = args.call.overview()?;
+            let client = overview.client(&args.name)?;
+            sound::test_tone(args, ("client", &client.id), &client.name)
+        }
     }
 }
 
@@ -283,18 +277,11 @@ pub(super) fn group(args: &GroupArgs) -> Result<Exit, Failure> {
         }
         GroupCommand::Play(args) => play::play("group", args),
         GroupCommand::Stop(args) => play::stop("group", args),
-    }
-}
-
-pub(super) fn station(args: &StationArgs) -> Result<Exit, Failure> {
-    match &args.command {
-        StationCommand::List(list) => {
-            let overview = list.overview()?;
-            let json = overview.stations.iter().map(|one| one.json());
-            list.print_list(json, || station_table(&overview))
+        GroupCommand::TestTone(args) => {
+            let overview = args.call.overview()?;
+            let group = overview.group(&args.name)?;
+            sound::test_tone(args, ("group", &group.id), &group.name)
         }
-        StationCommand::Play(args) => play::play("station", args),
-        StationCommand::Stop(args) => play::stop("station", args),
     }
 }
 
@@ -363,35 +350,9 @@ fn group_table(overview: &ServerOverview) -> String {
     table(["group", "station", "clients", "volume", "id"], rows.collect())
 }
 
-fn station_table(overview: &ServerOverview) -> String {
-    let rows = overview.stations.iter().map(|station| {
-        let source = station.source.as_deref().unwrap_or("-");
-        let counts = [station.clients.to_string(), station.listeners.to_string()];
-        [&station.name, &station.state, source, &counts[0], &counts[1]].map(plain)
-    });
-    table(["station", "state", "source", "clients", "web listeners"], rows.collect())
-}
-
-/// Columns as wide as their widest text, two blanks apart.
-fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> String {
-    let head = head.map(str::to_owned);
-    let rows: Vec<[String; N]> = std::iter::once(head).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (text, width) in row.iter().zip(widths) {
-            write!(line, "{text:<width$}  ").ok();
-        }
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use super::station::station_table;
     use super::*;
 
     fn status() -> Value {

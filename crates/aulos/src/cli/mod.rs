@@ -163,20 +163,23 @@ Examples:
     Status(calls::StatusArgs),
     /// List and change the clients of a running server
     ///
-    /// Sets volumes, mutes, moves clients between groups, names them, and plays files in place of the
-    /// programme. Exits with 1 if a name is
-    /// unknown or fits several, and lists what there is.
+    /// Sets volumes, mutes, moves clients between groups, names them, imports filters, and plays test
+    /// tones, and files in place of the programme. Exits with 1 if a name is unknown or fits several,
+    /// and lists what there is.
     #[command(after_help = clients::CLIENT_EXAMPLES)]
     Client(clients::ClientArgs),
     /// List and change the groups of a running server
     ///
-    /// Sets volumes, mutes, lets a group play another station, names groups, and plays files in place
-    /// of the programme. Exits with 1 if a name is unknown or fits several, and lists what there is.
+    /// Sets volumes, mutes, lets a group play another station, names groups, and plays test tones, and
+    /// files in place of the programme. Exits with 1 if a name is unknown or fits several, and lists
+    /// what there is.
     #[command(after_help = clients::GROUP_EXAMPLES)]
     Group(clients::GroupArgs),
-    /// List the stations of a running server, and play files on them
+    /// List and control the stations of a running server
     ///
-    /// `list` prints a row for each station; `aulos status` shows its sources, outputs and clients.
+    /// Lists them, switches to a source, controls the player behind a station, and plays files in
+    /// place of the programme; `aulos status` shows sources, outputs and clients. Exits with 1 if a
+    /// name is unknown or fits several, and lists what there is.
     #[command(after_help = clients::STATION_EXAMPLES)]
     Station(clients::StationArgs),
     /// Reload the configuration of a running server

@@ -17,7 +17,10 @@ impl Terminal {
     fn open() -> Self {
         let file = scratch().join("aulos.toml");
         let stations = ["hall", "jazz"].map(|name| {
-            format!("[[station]]\nname = \"{name}\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n")
+            format!(
+                "[[station]]\nname = \"{name}\"\ncodec = \"pcm\"\n\
+                 sources = [\"demo://\", {{ uri = \"tone://\", name = \"signal\" }}]\n"
+            )
         });
         std::fs::write(&file, stations.concat()).unwrap();
         let server = Running::start(&["--config", file.to_str().unwrap()]);
@@ -86,6 +89,76 @@ fn clients_and_groups_are_listed_and_changed_by_what_people_type() {
     assert_eq!(json("group list --json").as_array().unwrap().len(), 2);
     assert_eq!(json("station list --json")[1]["clients"], 2);
     assert!(good("station list").contains("\njazz     playing  demo    2        0\n"));
+    terminal.server.end(Signal::TERM);
+}
+
+#[test]
+fn the_sound_of_a_client_is_imported_and_a_test_tone_is_played() {
+    let terminal = Terminal::open();
+    let folder = scratch();
+    let file = folder.join("room.txt");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "Hello\nFilter 1: ON PK Fc 63,0 Hz Gain -5,0 dB Q 3,00\n").unwrap();
+    let import = |options: &str| terminal.call(&format!("client sound import pi {path}{options}"));
+    let shown = || terminal.good("client sound show pi");
+    let (code, out, error) = import(" --dry-run");
+    assert_eq!(code, 0, "{error}");
+    assert!(out.starts_with("pi: preamplification "), "{out}");
+    assert!(out.contains("63"), "{out}");
+    assert!(error.starts_with("line 1: "), "{error}");
+    assert_eq!(shown(), "pi: no processing\n", "a preview changes nothing");
+    assert_eq!(import("").1, out);
+    assert_eq!(shown(), out);
+    std::fs::write(&file, "Filter 1: ON BP Fc 63 Hz\n").unwrap();
+    let (code, _, error) = import("");
+    assert_eq!(code, 1);
+    assert!(error.contains("line 1"), "{error}");
+    assert_eq!(shown(), out, "what was refused changes nothing");
+    assert_eq!(terminal.good("client sound preset pi flat"), "pi: no processing\n");
+    let (code, _, error) = terminal.call("client sound import pi no-such-file");
+    assert_eq!(code, 2, "{error}");
+
+    assert_eq!(
+        terminal.good("client test-tone pi identify --seconds 20"),
+        "pi plays identify for 20.0 s\n"
+    );
+    assert_eq!(terminal.good("group test-tone shelf click"), "shelf plays click for 10.0 s\n");
+    let status: Value = terminal.json("status --json");
+    let tones = status["stations"][0]["announcements"].as_array().unwrap();
+    let uris: Vec<&Value> = tones.iter().map(|one| &one["uri"]).collect();
+    assert_eq!(uris, ["test-tone:identify", "test-tone:click"]);
+    for (line, code) in [
+        ("client test-tone pi loud", 2),
+        ("client test-tone attic click", 1),
+        ("client test-tone pi click --seconds 61", 1),
+    ] {
+        assert_eq!(terminal.call(line).0, code, "{line}");
+    }
+    terminal.server.end(Signal::TERM);
+}
+
+#[test]
+fn a_station_is_switched_to_a_source_and_back() {
+    let terminal = Terminal::open();
+    let good = |line: &str| terminal.good(line);
+    assert_eq!(good("station source ja signal"), "jazz: signal is selected\n");
+    let source = || terminal.json("station list --json")[1]["source"].clone();
+    eventually(|| source() == "signal");
+    assert_eq!(good("station source jazz auto"), "jazz chooses its source by priority\n");
+    eventually(|| source() == "demo");
+    let result = terminal.json("station source jazz signal --for 3600 --json");
+    assert_eq!((&result["source"], &result["for_s"]), (&json!("signal"), &json!(3_600.0)));
+    for (line, part) in [
+        ("station source attic signal", "there is no station `attic`"),
+        ("station source jazz record", "record"),
+        // Neither a playlist nor a control script.
+        ("station control jazz next", "canGoNext"),
+        ("station control jazz pause", "canPause"),
+    ] {
+        let (code, out, error) = terminal.call(line);
+        assert_eq!((code, out.as_str()), (1, ""), "{line}");
+        assert!(error.contains(part), "{line}: {error}");
+    }
     terminal.server.end(Signal::TERM);
 }
 
