@@ -173,6 +173,11 @@ fn one_client_has_its_sound_and_the_others_hear_what_they_heard() {
     eventually(|| sounds(&mut caller) == 0);
     let counters = caller.call("Aulos.GetStatus", json!({}))["result"]["counters"].clone();
     assert_eq!(counters["channel_maps"], 0);
+    // The end of a cross-fade has the levels of the programme before it is the programme.
+    eventually(|| {
+        let chunks = in_step(&mut [&mut shelf, &mut sofa]);
+        chunks[0] == chunks[1]
+    });
     for _ in 0..50 {
         let chunks = in_step(&mut [&mut shelf, &mut sofa]);
         assert_eq!(chunks[0], chunks[1]);
