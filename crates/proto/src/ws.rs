@@ -5,6 +5,7 @@
 //! (`docs/decisions/chunk-log.md`). The control endpoint (`/jsonrpc`) uses such a library; the
 //! player for small machines has no room for one.
 
+mod accept;
 mod client;
 mod sha1;
 mod writer;
@@ -13,6 +14,7 @@ use core::fmt;
 
 use crate::snap::wire;
 
+pub use accept::accept;
 pub use client::{MAX_RESPONSE_HEAD, WsClient, WsClientError, WsClientEvent};
 pub use writer::WsWriter;
 

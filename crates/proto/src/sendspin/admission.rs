@@ -27,7 +27,7 @@ use super::hello::{ClientHello, PLAYER};
 use super::key::{KEY_LEN, Key};
 use super::message::{Goodbye, split};
 use super::noise::{
-    Initiator, MAX_HANDSHAKE, Parties, Psk, SENTINEL_PSK, Suite, psk_id, public_key,
+    Initiator, MAX_HANDSHAKE, Parties, Psk, SENTINEL_PSK, Suite, next_seed, psk_id, public_key,
 };
 use super::session::MessageCipher;
 pub use error::AdmissionError;
@@ -341,7 +341,7 @@ impl Admission {
         let parties = Parties {
             suite: peer.suite,
             private: &self.server.private,
-            client: &peer.key,
+            peer: &peer.key,
             psk: &psk,
             ephemeral,
         };
@@ -591,9 +591,4 @@ fn finish(
 
 fn message(kind: &str, payload: &Value) -> String {
     json!({ "type": kind, "payload": payload }).to_string()
-}
-
-/// Bytes for the next handshake, which do not tell those of this one.
-fn next_seed(seed: &[u8; KEY_LEN]) -> [u8; KEY_LEN] {
-    super::noise::derive(b"aulos-next-handshake", seed)
 }

@@ -51,6 +51,18 @@ impl SupportedFormat {
         })
     }
 
+    /// An entry of `supported_formats`.
+    #[cfg(feature = "noise")]
+    pub(super) fn to_json(self) -> Value {
+        let Self { codec, channels, hz, bits } = self;
+        serde_json::json!({
+            "codec": codec.name(),
+            "channels": channels,
+            "sample_rate": hz,
+            "bit_depth": bits,
+        })
+    }
+
     /// Whether it is the same; Opus has no bits.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {

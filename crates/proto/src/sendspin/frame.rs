@@ -49,6 +49,23 @@ pub(super) fn write_audio_header(
     }
 }
 
+/// A time of the protocol; `None` if there is no such time.
+#[cfg(feature = "noise")]
+pub(super) fn instant(micros: i64) -> Option<Instant> {
+    // Sums with spans of years stay in range.
+    let nanos = u64::try_from(micros).ok()?.checked_mul(1_000)?;
+    (nanos <= u64::MAX / 4).then_some(Instant::from_nanos(nanos))
+}
+
+/// The time at which sound is to begin, in microseconds of the server's clock, and the sound; `None` if
+/// the header is cut.
+#[cfg(feature = "noise")]
+pub(super) fn read_audio_header(dialect: DialectInfo, message: &[u8]) -> Option<(i64, &[u8])> {
+    let (timestamp, rest) = message.get(1..)?.split_first_chunk::<8>()?;
+    let ahead = if dialect.has_send_ahead { 4 } else { 0 };
+    Some((i64::from_be_bytes(*timestamp), rest.get(ahead..)?))
+}
+
 /// Calls `send` with each piece of `message`: itself, or its fragments.
 pub(super) fn fragments(
     dialect: DialectInfo,
@@ -126,6 +143,12 @@ impl Reassembly {
     pub(super) fn clear(&mut self) {
         self.message = Vec::new();
     }
+
+    /// The message that was returned, if it came in fragments.
+    #[cfg(feature = "noise")]
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        (!self.message.is_empty()).then(|| core::mem::take(&mut self.message))
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +168,12 @@ mod tests {
         let example = [4, 0, 0, 0, 0, 0, 0x0f, 0x42, 0x40, 0, 0x04, 0x9b, 0xb0];
         assert_eq!(header(Dialect::Current, 698_000), example);
         assert_eq!(header(Dialect::FirstNoise, 698_000), example[..9]);
+        for dialect in [Dialect::Current, Dialect::FirstNoise] {
+            let message = [header(dialect, 698_000), vec![7, 8]].concat();
+            let read = read_audio_header(dialect.info(), &message);
+            assert_eq!(read, Some((1_000_000, &[7, 8][..])));
+            assert_eq!(read_audio_header(dialect.info(), &message[..8]), None);
+        }
         assert_eq!(header(Dialect::Current, 1_000_001)[9..], [0; 4]);
         assert_eq!(header(Dialect::Current, -5_000_000_000)[9..], [0xff; 4]);
     }

@@ -85,6 +85,21 @@ impl PairingToken {
         let psk = psk.try_into().map_err(|_| KeyError)?;
         if value == 0 { Ok(Self { client, psk }) } else { Err(KeyError) }
     }
+
+    /// The text for the operator of a server. It has the secret.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let bytes = [self.client.0, self.psk].concat();
+        let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1);
+        let five =
+            |digit| (5 * digit..5 * digit + 5).fold(0, |five, at| five << 1 | u8::from(bit(at)));
+        let digits = (0..(16 * KEY_LEN).div_ceil(5)).map(|digit| match five(digit) {
+            letter @ 0..26 => char::from(b'A' + letter),
+            26 => '9',
+            digit => char::from(b'2' + digit - 26),
+        });
+        "SP:0".chars().chain(digits).collect()
+    }
 }
 
 impl fmt::Debug for PairingToken {
@@ -99,11 +114,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read() {
+    fn a_token_is_read_and_written() {
         let text = "SP:0AAAQEAYEAUDAOCAJBIFQYDIOB4IBCEQTCQKRMFYYDENBWHA5DYP6BYPC4PSOLZXH5DU6V97M5XXO74HR6LZ7J5PW674PT6X37T6757Y";
         let token = PairingToken::parse(text).unwrap();
         assert!(token.client.0.iter().copied().eq(0..32));
         assert!(token.psk.iter().copied().eq(0xe0..=0xff));
+        assert_eq!(token.to_text(), text);
         for end in 0..text.len() {
             assert_eq!(PairingToken::parse(&text[..end]), Err(KeyError));
         }

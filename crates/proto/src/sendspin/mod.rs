@@ -1,8 +1,9 @@
-//! Sendspin, server side: how homes of Music Assistant play in sync.
+//! Sendspin: how homes of Music Assistant play in sync.
 //!
 //! ```text
-//!  WebSocket -> Admission (which dialect, who, with which key) -> ActivatedClient
-//!            -> ClientSession (clock, state, volume, sound) <-> the driver
+//!  server: WebSocket -> Admission (which dialect, who, with which key) -> ActivatedClient
+//!                    -> ClientSession (clock, state, volume, sound) <-> the driver
+//!  client: WebSocket -> SendspinClient (keys, clock, streams, titles) <-> the driver
 //! ```
 //!
 //! A draft whose bytes have changed twice under one version number: [`Dialect`] is the table of what
@@ -11,6 +12,8 @@
 
 #[cfg(feature = "noise")]
 mod admission;
+#[cfg(feature = "noise")]
+mod client;
 mod dialect;
 mod format;
 mod frame;
@@ -28,6 +31,12 @@ pub use admission::{
     ActivatedClient, Admission, AdmissionError, AdmissionInput, AdmissionOutput, ClientQuestion,
     STEP_TIMEOUT, ServerInfo, Trust,
 };
+#[cfg(feature = "noise")]
+pub use client::{
+    ClientIdentity, PlayerDelays, PlayerHello, SendspinClient, SendspinClientError,
+    SendspinClientEvent, SendspinClientOutput, SendspinOutgoing, ServerActivity, ServerTrust,
+    TransportCommand, TransportCommands,
+};
 pub use dialect::{Dialect, DialectInfo};
 pub use format::{AudioFormat, SupportedFormat};
 pub use frame::{AUDIO_HEADER_LEN, FragmentError, MAX_PLAINTEXT};
@@ -35,7 +44,7 @@ pub use hello::{ClientDevice, ClientHello, HelloError, PlayerSupport};
 pub use key::{KEY_LEN, Key, KeyError, PairingToken};
 pub use message::{ControllerCommand, Goodbye};
 #[cfg(feature = "noise")]
-pub use noise::{Psk, SENTINEL_PSK, psk_id, public_key};
+pub use noise::{Psk, SENTINEL_PSK, next_seed, psk_id, public_key};
 pub use pacing::Lead;
 pub use room::{ControllerState, PlaybackState, RoomState, TrackInfo};
 pub use session::{

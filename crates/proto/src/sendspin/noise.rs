@@ -79,6 +79,17 @@ pub(super) fn derive(purpose: &[u8], key: &[u8; KEY_LEN]) -> [u8; KEY_LEN] {
     sha256(&[purpose, key])
 }
 
+/// The same, for one peer.
+pub(super) fn derive_for(purpose: &[u8], key: &[u8; KEY_LEN], peer: &Key) -> [u8; KEY_LEN] {
+    sha256(&[purpose, key, &peer.0])
+}
+
+/// Random bytes for the next connection or handshake, which do not tell those of this one.
+#[must_use]
+pub fn next_seed(seed: &[u8; KEY_LEN]) -> [u8; KEY_LEN] {
+    derive(b"aulos-next-handshake", seed)
+}
+
 fn sha256(parts: &[&[u8]]) -> [u8; KEY_LEN] {
     let mut sum = [0; KEY_LEN];
     if let Some(mut hash) = DefaultResolver.resolve_hash(&HashChoice::SHA256) {
@@ -99,30 +110,36 @@ pub(super) struct Initiator {
 pub(super) struct Parties<'a> {
     pub(super) suite: Suite,
     pub(super) private: &'a [u8; KEY_LEN],
-    pub(super) client: &'a Key,
+    /// The other side.
+    pub(super) peer: &'a Key,
     pub(super) psk: &'a Psk,
     /// Key of this handshake alone, never used before.
     pub(super) ephemeral: [u8; KEY_LEN],
 }
 
-impl Initiator {
-    /// Begins; returns the first message.
-    pub(super) fn begin(
-        parties: &Parties<'_>,
-        prologue: &[u8],
-        payload: &[u8],
-    ) -> Option<(Self, Vec<u8>)> {
-        let params: NoiseParams = parties.suite.pattern().parse().ok()?;
-        let random = Box::new(GivenRandom(parties.ephemeral));
+impl<'a> Parties<'a> {
+    fn builder(&self, prologue: &'a [u8]) -> Option<Builder<'a>> {
+        let params: NoiseParams = self.suite.pattern().parse().ok()?;
+        let random = Box::new(GivenRandom(self.ephemeral));
         let default: BoxedCryptoResolver = Box::new(DefaultResolver);
         let resolver = Box::new(FallbackResolver::new(random, default));
-        let mut state = Builder::with_resolver(params, resolver)
-            .local_private_key(parties.private)
-            .and_then(|builder| builder.remote_public_key(&parties.client.0))
+        Builder::with_resolver(params, resolver)
+            .local_private_key(self.private)
+            .and_then(|builder| builder.remote_public_key(&self.peer.0))
             .and_then(|builder| builder.prologue(prologue))
-            .and_then(|builder| builder.psk(2, &parties.psk.0))
-            .and_then(Builder::build_initiator)
-            .ok()?;
+            .and_then(|builder| builder.psk(2, &self.psk.0))
+            .ok()
+    }
+}
+
+impl Initiator {
+    /// Begins; returns the first message.
+    pub(super) fn begin<'a>(
+        parties: &Parties<'a>,
+        prologue: &'a [u8],
+        payload: &[u8],
+    ) -> Option<(Self, Vec<u8>)> {
+        let mut state = parties.builder(prologue)?.build_initiator().ok()?;
         let mut message = vec![0; MAX_HANDSHAKE];
         let length = state.write_message(payload, &mut message).ok()?;
         message.truncate(length);
@@ -149,6 +166,42 @@ impl Initiator {
 impl fmt::Debug for Initiator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Initiator").finish_non_exhaustive()
+    }
+}
+
+/// The client's side of a handshake, between its two messages.
+pub(super) struct Responder(HandshakeState);
+
+impl Responder {
+    /// Reads the first message; returns its payload, which names the key of the handshake. Any key
+    /// does in `parties`.
+    pub(super) fn begin<'a>(
+        parties: &Parties<'a>,
+        prologue: &'a [u8],
+        message: &[u8],
+    ) -> Option<(Self, Vec<u8>)> {
+        let mut state = parties.builder(prologue)?.build_responder().ok()?;
+        let mut payload = vec![0; MAX_HANDSHAKE];
+        let length = state.read_message(message, &mut payload).ok()?;
+        payload.truncate(length);
+        Some((Self(state), payload))
+    }
+
+    /// Answers with this key: the second message, the cipher, and the hash of the handshake.
+    pub(super) fn finish(mut self, psk: &Psk) -> Option<(Vec<u8>, NoiseCipher, Vec<u8>)> {
+        self.0.set_psk(2, &psk.0).ok()?;
+        let mut message = vec![0; MAX_HANDSHAKE];
+        let length = self.0.write_message(b"{}", &mut message).ok()?;
+        message.truncate(length);
+        let hash = self.0.get_handshake_hash().to_vec();
+        let transport = self.0.into_transport_mode().ok()?;
+        Some((message, NoiseCipher(transport), hash))
+    }
+}
+
+impl fmt::Debug for Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responder").finish_non_exhaustive()
     }
 }
 
@@ -282,7 +335,7 @@ mod tests {
             let parties = Parties {
                 suite,
                 private: &server,
-                client: &client_key,
+                peer: &client_key,
                 psk: &SENTINEL_PSK,
                 ephemeral: counted(0x40),
             };
@@ -314,7 +367,7 @@ mod tests {
             let parties = Parties {
                 suite: Suite::ChaChaPoly,
                 private: &server,
-                client: &public_key(&client),
+                peer: &public_key(&client),
                 psk: &psk,
                 ephemeral: counted(0x40),
             };

@@ -157,11 +157,16 @@ fn check_response(head: &[u8], key: &str) -> Result<(), WsClientError> {
         let mut words = field(name).unwrap_or_default().split(',');
         words.any(|part| part.trim().eq_ignore_ascii_case(word))
     };
-    let answer = STANDARD.encode(sha1(format!("{key}{KEY_SUFFIX}").as_bytes()));
+    let answer = answer_to_key(key);
     let is_right = has("upgrade", "websocket")
         && has("connection", "upgrade")
         && field("sec-websocket-accept") == Some(&*answer);
     if is_right { Ok(()) } else { Err(WsClientError::BadHandshake) }
+}
+
+/// What a server answers to a key (section 1.3).
+pub(super) fn answer_to_key(key: &str) -> String {
+    STANDARD.encode(sha1(format!("{key}{KEY_SUFFIX}").as_bytes()))
 }
 
 /// What a server appends to the key (section 1.3).
