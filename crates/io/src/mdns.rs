@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 pub use browse::{Browser, DiscoveredServer, SNAPCAST_SERVICE};
 
 /// One port to announce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its service type, for example `_snapcast._tcp`.
     pub service_type: &'static str,
@@ -27,7 +27,9 @@ pub struct Service {
     /// machine has, now or later.
     pub listen: SocketAddr,
     /// What its TXT record says of the path, where it has one.
-    pub path: Option<&'static str>,
+    pub path: Option<String>,
+    /// Its own name, where it is not announced under that of the server.
+    pub name: Option<String>,
 }
 
 /// An event of the network.
@@ -47,8 +49,10 @@ pub struct Announcer {
     own_ports: Vec<u16>,
     /// The first label of the host name.
     host: String,
+    /// The name of the server.
+    name: String,
     services: Vec<Service>,
-    /// The full names under which the services are registered.
+    /// The full names under which the services are registered, in their order.
     registered: Vec<String>,
 }
 
@@ -74,8 +78,9 @@ impl Announcer {
         let events = daemon.monitor().map_err(io::Error::other)?;
         let own_ports = services.iter().map(|service| service.listen.port()).collect();
         let (host, services, registered) = (host.to_owned(), services.to_vec(), Vec::new());
-        let mut announcer = Self { daemon, events, own_ports, host, services, registered };
-        announcer.register(name).map_err(io::Error::other)?;
+        let name = name.to_owned();
+        let mut announcer = Self { daemon, events, own_ports, host, name, services, registered };
+        announcer.register().map_err(io::Error::other)?;
         Ok(announcer)
     }
 
@@ -93,7 +98,7 @@ impl Announcer {
                         && self.registered.contains(&change.original) =>
                 {
                     let name = instance_name(&change.new_name);
-                    if let Err(error) = self.rename(&name) {
+                    if let Err(error) = self.rename(&change.original, &name) {
                         events.push(MdnsEvent::Failed(error.to_string()));
                     }
                     events.push(MdnsEvent::Renamed(name));
@@ -113,25 +118,31 @@ impl Announcer {
         }
     }
 
-    fn rename(&mut self, name: &str) -> mdns_sd::Result<()> {
+    /// Announces all services again, those under the same name as `original` under this name.
+    fn rename(&mut self, original: &str, name: &str) -> mdns_sd::Result<()> {
+        let at = self.registered.iter().position(|registered| registered == original);
+        match at.and_then(|at| self.services.get_mut(at)?.name.as_mut()) {
+            Some(own) => name.clone_into(own),
+            None => name.clone_into(&mut self.name),
+        }
         for registered in self.registered.drain(..) {
             // The daemon sends the goodbye by itself.
             drop(self.daemon.unregister(&registered)?);
         }
-        self.announce(name)
+        self.announce()
     }
 
-    fn register(&mut self, name: &str) -> mdns_sd::Result<()> {
+    fn register(&mut self) -> mdns_sd::Result<()> {
         // No announcement is sent through an interface on which no service is reachable.
         let reached: Vec<IpAddr> = self.services.iter().map(Service::address).collect();
         let useful = move |at: IpAddr| reached.iter().any(|&listen| is_reachable_at(listen, at));
         self.daemon.disable_interface(IfKind::All)?;
         self.daemon
             .enable_interface(IfKind::Predicate(IfPredicate::new(move |card| useful(card.ip()))))?;
-        self.announce(name)
+        self.announce()
     }
 
-    fn announce(&mut self, name: &str) -> mdns_sd::Result<()> {
+    fn announce(&mut self) -> mdns_sd::Result<()> {
         let host = &self.host;
         let all: Vec<IpAddr> = self.services.iter().map(Service::address).collect();
         for service in &self.services {
@@ -145,7 +156,8 @@ impl Announcer {
             };
             let kind = format!("{}.local.", service.service_type);
             let port = service.listen.port();
-            let path = service.path.map(|path| [("path", path)]);
+            let path = service.path.as_deref().map(|path| [("path", path)]);
+            let name = service.name.as_ref().unwrap_or(&self.name);
             let properties = path.as_ref().map_or(&[][..], |path| &path[..]);
             let mut info =
                 ServiceInfo::new(&kind, name, &host, "", port, properties)?.enable_addr_auto();

@@ -54,6 +54,8 @@ pub struct TrackMetadata {
     pub duration: Option<Span>,
     /// Address of the track, such as `spotify:track:...`.
     pub url: Option<String>,
+    /// Address of a picture.
+    pub art_url: Option<String>,
 }
 
 impl TrackMetadata {

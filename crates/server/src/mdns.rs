@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use aulos_config::MdnsSettings;
 use aulos_control::HostInfo;
 use aulos_io::mdns::{Announcer, MdnsEvent, Service};
-use aulos_proto::sendspin::{PATH, SERVER_SERVICE};
+use aulos_proto::sendspin::{CLIENT_SERVICE, PATH, SERVER_SERVICE};
 
 /// The open ports.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AnnouncedPorts {
     /// Of Snapcast clients.
     pub stream: Option<SocketAddr>,
@@ -21,11 +21,24 @@ pub struct AnnouncedPorts {
     pub http: SocketAddr,
     /// Of Sendspin players that connect.
     pub sendspin: Option<SocketAddr>,
+    /// Of sources that wait for Sendspin servers.
+    pub players: Vec<AnnouncedPlayer>,
     /// Whether connections without TLS are accepted.
     pub plain: bool,
     /// Whether TLS is available with a configured certificate. A self-signed one is not announced:
     /// browsers would warn about it.
     pub secure: bool,
+}
+
+/// A source that waits for Sendspin servers.
+#[derive(Clone, Debug)]
+pub struct AnnouncedPlayer {
+    /// Its name.
+    pub name: String,
+    /// Its port.
+    pub listen: SocketAddr,
+    /// The path of its WebSocket.
+    pub path: String,
 }
 
 /// Announces the configured ports that other machines can reach. A failure is only a warning: the
@@ -78,10 +91,17 @@ fn services(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Vec<Service> {
     let reached = |listen: &SocketAddr| !listen.ip().to_canonical().is_loopback();
     let service = |(kind, wished, listen): (_, bool, Option<SocketAddr>)| {
         let listen = listen.filter(reached).filter(|_| wished)?;
-        let path = (kind == SERVER_SERVICE).then_some(PATH);
-        Some(Service { service_type: kind, listen, path })
+        let path = (kind == SERVER_SERVICE).then(|| PATH.to_owned());
+        Some(Service { service_type: kind, listen, path, name: None })
     };
-    all.into_iter().filter_map(service).collect()
+    let players = ports.players.iter().filter(|player| reached(&player.listen));
+    let players = players.map(|player| Service {
+        service_type: CLIENT_SERVICE,
+        listen: player.listen,
+        path: Some(player.path.clone()),
+        name: Some(player.name.clone()),
+    });
+    all.into_iter().filter_map(service).chain(players).collect()
 }
 
 /// A host label of its own: the machine's may belong to avahi, which would yield it if this server
@@ -125,6 +145,7 @@ mod tests {
             control,
             http,
             sendspin: None,
+            players: Vec::new(),
             plain: true,
             secure: false,
         }

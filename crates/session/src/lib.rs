@@ -4,6 +4,7 @@
 //!  bytes, datagrams (proto)            sound (engine)
 //!        Snapcast ----- player ---------- a sound device
 //!        Snapcast ---- snapcast --------- a station's input
+//!        Sendspin ---- sendspin --------- a station's input
 //!        NATS --------- nats ----------- a station's input
 //!        RTP ----------- rtp ----------- a station's input, a rendition
 //!        RTP ---------- relay ---------- transcoded, without a station
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block_sink;
 pub mod connect;
 pub mod datagram;
 pub mod flac_stream;
@@ -38,9 +40,12 @@ pub mod push;
 pub mod radio;
 pub mod relay;
 pub mod rtp;
+#[cfg(feature = "sendspin")]
+pub mod sendspin;
 pub mod snapcast;
 #[cfg(feature = "srt")]
 pub mod srt;
+mod timed_chunk;
 pub mod title_output;
 
 /// The examples of the README are tests.

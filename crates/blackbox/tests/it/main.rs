@@ -85,6 +85,7 @@ mod schedule;
 mod sendspin;
 mod sendspin_mdns;
 mod sendspin_peers;
+mod sendspin_source;
 mod sipp;
 mod snapcast_source;
 mod snapweb;

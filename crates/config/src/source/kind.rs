@@ -51,6 +51,11 @@ pub trait SourceKind: fmt::Debug {
         false
     }
 
+    /// Whether what it plays can be told to play, to pause and to skip.
+    fn has_transport(&self) -> bool {
+        false
+    }
+
     /// Whether it requires a running server.
     fn needs_server(&self) -> bool {
         true

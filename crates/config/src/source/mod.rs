@@ -19,6 +19,7 @@ mod playlist;
 mod process;
 pub(crate) mod query;
 pub(crate) mod rtp;
+mod sendspin;
 mod snapcast;
 pub(crate) mod srt;
 mod tcp;
@@ -38,6 +39,7 @@ pub use nats::NatsSource;
 pub use pipe::{PipeSource, StdinSource};
 pub use process::ProcessSource;
 pub use rtp::{ReceptionSettings, RtpSource, SdpSource};
+pub use sendspin::SendspinSource;
 pub use snapcast::SnapcastSource;
 pub use srt::{SrtMode, SrtSource};
 pub use tcp::{TcpMode, TcpSource};
@@ -104,6 +106,8 @@ kinds! {
     Capture(CaptureSource);
     /// A stream of another Snapcast server.
     Snapcast(SnapcastSource);
+    /// A player of a Sendspin server.
+    Sendspin(SendspinSource);
     /// A station that another server publishes through NATS.
     Nats(NatsSource);
     /// A live source on a mount.
@@ -190,6 +194,9 @@ schemes! {
     /// A stream of another Snapcast server; the default port is 1704. A password is a key of the
     /// source's table.
     snapcast(snapcast::parse, snapcast::SnapcastParams, IfListed) = "snapcast://living-room.local?id=kitchen";
+    /// A player of a Sendspin server, such as Music Assistant: it waits for servers that connect, or
+    /// connects to one. The default ports are 8928 and 8927.
+    sendspin(sendspin::parse, sendspin::SendspinParams, IfListed) = "sendspin://0.0.0.0:8928/sendspin";
     /// A station that another server publishes through NATS; the default port is 4222. Without a
     /// host the servers of `cluster` are used. Its login is sent to those servers only.
     nats(nats::parse, nats::NatsParams, IfListed) = "nats://nats.example/kitchen?site=home";

@@ -38,7 +38,7 @@ use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
-use aulos_proto::sendspin::{RoomState, SupportedFormat};
+use aulos_proto::sendspin::{RoomState, SupportedFormat, TransportCommand};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls::HlsWindow;
 
@@ -206,6 +206,12 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// Skips the file that a source of a station plays, as an index in `StationSettings::sources`.
     /// False if the station does not run or the source has no files. Does not wait.
     fn skip_track(&self, station: usize, source: usize) -> bool;
+
+    /// Tells the programme of a source, as an index in `StationSettings::sources`, to play, pause or
+    /// skip. False if the station does not run or the source cannot be told. Does not wait.
+    fn control_source(&self, _station: usize, _source: usize, _command: TransportCommand) -> bool {
+        false
+    }
 
     /// Replaces the schedule of a station, with sources as indices in `StationSettings::sources`. Does
     /// not wait.

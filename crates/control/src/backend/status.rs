@@ -11,6 +11,7 @@ use aulos_io::srt::SrtFeederState;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::nats::LeaseState;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
+use aulos_session::sendspin::{SendspinInputCounts, SendspinInputStatus};
 
 use super::announcement::AnnouncementEvent;
 use super::hls::HlsTargetState;
@@ -54,6 +55,8 @@ pub struct StationReport {
     pub rtp_inputs: Vec<Option<RtpInputStatus>>,
     /// SRT state, for those of `StationSettings::sources` that arrive over SRT.
     pub srt_inputs: Vec<Option<SrtFeederState>>,
+    /// State of those of `StationSettings::sources` that are players of a Sendspin server.
+    pub sendspin_inputs: Vec<Option<SendspinInputStatus>>,
     /// Whether chunks are passed, for those of `StationSettings::sources` that are to pass them.
     pub passes: Vec<Option<PassStatus>>,
     /// Which part this server has in the publication of the station; `None` if it is not published.
@@ -85,6 +88,7 @@ impl Default for StationReport {
             playlists: Vec::new(),
             rtp_inputs: Vec::new(),
             srt_inputs: Vec::new(),
+            sendspin_inputs: Vec::new(),
             passes: Vec::new(),
             publication: None,
             rtp_outputs: Vec::new(),
@@ -205,6 +209,13 @@ impl StationReport {
         };
         let rtp_inputs = self.rtp_inputs.into_iter().map(rest).collect();
         let srt_inputs = self.srt_inputs.into_iter().map(srt_at_rest).collect();
+        let uncounted = |one: Option<SendspinInputStatus>| {
+            one.map(|mut status| {
+                (status.counts, status.retry_at) = (SendspinInputCounts::default(), None);
+                status
+            })
+        };
+        let sendspin_inputs = self.sendspin_inputs.into_iter().map(uncounted).collect();
         let rtp_outputs = self.rtp_outputs.into_iter().map(|one| RtpDestinationStatus {
             state: one.state.map(|_| RtpOutputStatus::default()),
             ..one
@@ -219,6 +230,7 @@ impl StationReport {
             playlists,
             rtp_inputs,
             srt_inputs,
+            sendspin_inputs,
             rtp_outputs,
             insert: self.insert.map(InsertReport::at_rest),
             hls: self.hls.into_iter().map(HlsTargetState::at_rest).collect(),

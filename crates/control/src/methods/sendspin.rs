@@ -16,6 +16,13 @@ pub(crate) const SENDSPIN: &[Method] = &[
     )
     .returns(&[("clients", "array")]),
     Method::new(
+        "Aulos.GetSendspinSources",
+        Role::Admin,
+        "List the sources that are players of a Sendspin server, with the tokens to pair them there",
+        calls::get_sources,
+    )
+    .returns(&[("sources", "array")]),
+    Method::new(
         "Aulos.ApproveSendspinClient",
         Role::Admin,
         "Let a Sendspin client in without pairing, or no more",

@@ -31,6 +31,24 @@ pub(crate) fn get_clients(context: &mut CallContext<'_>, _: &Params<'_>) -> Meth
     Ok(json!({ "clients": clients }).into())
 }
 
+/// `Aulos.GetSendspinSources`.
+pub(crate) fn get_sources(context: &mut CallContext<'_>, _: &Params<'_>) -> MethodResult {
+    let views = context.subjects.stations.views(&*context.control.backend);
+    let all = views.iter().flat_map(|view| {
+        let inputs = view.status.sendspin_inputs.iter().zip(&view.station.sources);
+        inputs.filter_map(|(input, source)| {
+            let identity = input.as_ref()?.identity.as_ref()?;
+            Some(json!({
+                "station": view.station.name,
+                "source": source.name,
+                "id": identity.id().to_string(),
+                "token": identity.pairing_token().to_text(),
+            }))
+        })
+    });
+    Ok(json!({ "sources": all.collect::<Vec<Value>>() }).into())
+}
+
 /// `Aulos.ApproveSendspinClient`.
 pub(crate) fn approve(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let client = params.text("client")?;

@@ -99,6 +99,27 @@ impl Stations {
         }
     }
 
+    /// Takes over what the active source says of its programme. A control script has precedence.
+    pub(super) fn update_transport(
+        &mut self,
+        number: usize,
+        status: &StationReport,
+        outside: Outside<'_>,
+    ) -> Effects {
+        let Some(slot) = self.get_mut(number).filter(|slot| slot.plugin.is_none()) else {
+            return Effects::default();
+        };
+        let mut update = own_properties(&slot.station);
+        let transport = sources::sendspin::transport(status).unwrap_or_default();
+        // A playlist can skip as well.
+        update.extend(transport.into_iter().filter(|(_, value)| *value != json!(false)));
+        if !merge(Arc::make_mut(&mut slot.properties), update, |_, _| None) {
+            return Effects::default();
+        }
+        let name = slot.station.name.clone();
+        self.show_properties(&name, outside)
+    }
+
     /// Shows a title when the sound that enters the station now goes out.
     pub(crate) fn queue_title(
         &mut self,

@@ -112,6 +112,9 @@ impl Stations {
             let params = json!({ "id": view.station.name, "stream": view.stream_json() });
             effects.notices.push(Notice::Message("Stream.OnUpdate", params));
         }
+        if sources::sendspin::transport(&shown) != sources::sendspin::transport(&status) {
+            effects.extend(self.update_transport(number, &status, outside));
+        }
         let title = sources::title(&status);
         if sources::title(&shown) != title || has_outdated {
             let title = title.map(Cow::into_owned);

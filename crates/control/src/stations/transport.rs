@@ -1,4 +1,4 @@
-//! Play, pause and skip: commands to the control script or the playlist of a station.
+//! Play, pause and skip: commands to the control script, the playlist or the server of a station.
 
 use aulos_config::StationSource;
 use aulos_proto::snap::control::RpcError;
@@ -9,6 +9,7 @@ use crate::clients::registry::NotFound;
 use crate::methods::rpc::{MethodResult, internal_error};
 use crate::stations::Stations;
 use crate::stations::slot::StationSlot;
+use crate::stations::sources::sendspin;
 
 /// Gives a command to the control script or the playlist of a station; `params` has its arguments.
 pub(crate) fn control_stream(
@@ -19,9 +20,11 @@ pub(crate) fn control_stream(
     params: &Value,
 ) -> MethodResult {
     let (number, slot) = stations.metadata_slot(number, backend).ok_or(NotFound::Station)?;
+    let status = backend.status(number);
+    let server = sendspin::source_of(&status).filter(|_| slot.plugin.is_none());
     if command == "next"
         && slot.plugin.is_none()
-        && let status = backend.status(number)
+        && (server.is_none() || server != status.machine.active)
         && let Some(source) = playlist_of(&slot.station.sources, &status)
     {
         skip(backend, number, source)?;
@@ -58,6 +61,14 @@ pub(crate) fn control_stream(
             return Err(RpcError::invalid_params(&format!("{command} requires parameter '{key}'")));
         }
         arguments.insert(key.to_owned(), number);
+    }
+    if let Some(source) = server {
+        let is_playing = slot.properties.get("playbackStatus") == Some(&json!("playing"));
+        let told = sendspin::command(command, &arguments, is_playing);
+        return match told.is_some_and(|told| backend.control_source(number, source, told)) {
+            true => Ok(json!("ok").into()),
+            false => Err(internal_error("the server of the source does not take commands")),
+        };
     }
     let call = json!({ "command": command, "params": arguments });
     forward(slot, "Plugin.Stream.Player.Control", &call)

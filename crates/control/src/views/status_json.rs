@@ -21,7 +21,7 @@ use crate::stations::level_json::{
     levels, loudness, normalizer_json, round_to_hundredths, whole_seconds,
 };
 use crate::stations::schedule::json::schedule_json;
-use crate::stations::sources::{djs, of_source, playlist, radio, rtp, srt};
+use crate::stations::sources::{djs, of_source, playlist, radio, rtp, sendspin, srt};
 use crate::stations::view::StationView;
 use crate::stations::{fallback, hls, insert, pushes};
 use crate::views::icecast::mount_of;
@@ -122,6 +122,7 @@ fn source_json(station: &StationSettings, status: &StationReport, index: usize) 
         "playlist": of_source(&status.playlists, index).map(playlist::status_json),
         "rtp": of_source(&status.rtp_inputs, index).map(rtp::source_json),
         "srt": of_source(&status.srt_inputs, index).map(srt::status_json),
+        "sendspin": of_source(&status.sendspin_inputs, index).map(sendspin::status_json),
         "pass": of_source(&status.passes, index).map(pass_json),
     })
 }

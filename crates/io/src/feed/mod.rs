@@ -1,5 +1,5 @@
 //! Sources that read from a file descriptor: FIFO, TCP, process, standard input, web radio,
-//! another Snapcast server.
+//! another Snapcast server, a Sendspin server.
 //!
 //! A feeder is polled on a tick and not woken by its descriptor. A sender of single frames would
 //! otherwise cause a wake-up for each (`docs/decisions/reactors.md`). The kernel's buffer covers
@@ -18,6 +18,7 @@ mod insert;
 mod process;
 mod process_log;
 mod segments;
+mod sendspin;
 mod snapcast;
 mod stdin;
 mod stream;
@@ -48,6 +49,7 @@ pub use insert::{InsertFeedStatus, InsertFeeder, InsertOutput, InsertProgram};
 pub use process::{ProcessConfig, ProcessFeeder, split_arguments};
 pub use process_log::{LogLine, ProgramExit};
 pub use segments::{SegmentFeed, SegmentFeedState, SegmentItem, SegmentQueue, segment_channel};
+pub use sendspin::{SendspinCounters, SendspinEndpoint, SendspinFeeder};
 pub use snapcast::{SnapcastCounters, SnapcastFeeder, SnapcastServer};
 pub use stdin::StdinFeeder;
 pub use stream::{

@@ -47,7 +47,7 @@ use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
 use aulos_io::reactor::{EventSink, ReactorPool};
 use aulos_io::{CodecPool, SystemClock, Workers};
-use aulos_proto::sendspin::{RoomState, SupportedFormat};
+use aulos_proto::sendspin::{RoomState, SupportedFormat, TransportCommand};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls::HlsWindow;
@@ -118,6 +118,7 @@ impl Audio {
             rtp: rtp::RtpService::default(),
             dj_ports: Vec::new(),
             source_counters: SourceCounters::default(),
+            state_dir: config.state_dir.clone(),
             nats: NatsService::new(config.cluster.as_ref()),
             hls: Arc::clone(&hls),
             finished_events: Vec::new(),
@@ -365,6 +366,15 @@ impl AudioBackend for Audio {
         self.with(|inner| {
             let sources = inner.station(station).map(|running| &mut running.sources);
             sources.and_then(|all| all.get_mut(source)).is_some_and(|source| source.skip_track())
+        })
+    }
+
+    fn control_source(&self, station: usize, source: usize, command: TransportCommand) -> bool {
+        self.with(|inner| {
+            let sources = inner.station(station).map(|running| &mut running.sources);
+            sources
+                .and_then(|all| all.get_mut(source))
+                .is_some_and(|source| source.control(command))
         })
     }
 

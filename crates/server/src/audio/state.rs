@@ -3,6 +3,7 @@
 //! It is apart from the operations on it, so that each of them needs the state and not the others.
 //! The types of its fields have files of their own, below this one, for the same reason.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -66,6 +67,8 @@ pub(super) struct AudioState {
     /// Ports for DJs, and whether each is open.
     pub(super) dj_ports: Vec<(Endpoint, PortStatus)>,
     pub(super) source_counters: SourceCounters,
+    /// Where sources keep their keys.
+    pub(super) state_dir: PathBuf,
     pub(super) nats: NatsService,
     pub(super) hls: Arc<HlsTable>,
     /// Events of removed stations that control has not collected yet.

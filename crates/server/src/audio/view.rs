@@ -37,6 +37,12 @@ pub(super) fn report(
     let playlists = per_source(running, |monitor| monitor.playlist());
     let rtp_inputs = per_source(running, |monitor| monitor.rtp());
     let srt_inputs = per_source(running, |monitor| monitor.srt());
+    let sendspin_inputs = per_source(running, |monitor| monitor.sendspin());
+    let latency = latency(&machine, running);
+    let downstream = latency.insert_ms + latency.look_ahead_ms + latency.client_ms;
+    for source in &mut running.sources {
+        source.set_downstream(Span::from_millis(downstream));
+    }
     let mount = running.mount.as_mut().map(MountMonitor::status);
     let passes = running.sources.iter_mut().enumerate().map(|(index, monitor)| {
         let is_active = machine.active == Some(index);
@@ -54,12 +60,13 @@ pub(super) fn report(
         at,
         sources,
         retries,
-        latency: latency(&machine, running),
+        latency,
         radios,
         live_inputs,
         playlists,
         rtp_inputs,
         srt_inputs,
+        sendspin_inputs,
         passes,
         publication: running.publication.as_ref().map(PublicationState::get),
         insert,

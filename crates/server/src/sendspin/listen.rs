@@ -7,14 +7,13 @@ use std::time::Duration;
 use aulos_control::count;
 use aulos_io::descriptors::DescriptorUse;
 use aulos_io::reactor::{AddressPermit, ListenPolicy};
-use aulos_proto::http::{ReceivedHead, head_length};
+use aulos_proto::http::head_length;
 use aulos_proto::sendspin::PATH;
-use aulos_proto::ws::{WsReader, WsWriter};
+use aulos_proto::ws::{WsReader, WsWriter, accept};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tungstenite::handshake::derive_accept_key;
 
 use super::admit::{Connection, admit};
 use super::context::SendspinContext;
@@ -90,28 +89,8 @@ async fn accept_websocket(socket: &mut TcpStream, read: &mut Vec<u8>) -> io::Res
             return Ok(false);
         }
     };
-    let head = ReceivedHead::parse(read);
-    read.drain(..length);
-    let request = head.as_ref().ok().and_then(ReceivedHead::request_line);
-    let field = |name| head.as_ref().ok().and_then(|head| head.field(name));
-    let is_upgrade = field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
-    let path = request.map(|(_, target, _)| target.split('?').next().unwrap_or_default());
-    let key = field("sec-websocket-key").filter(|_| is_upgrade && path == Some(PATH));
-    let Some(key) = key else {
-        let text = "this port is for Sendspin players: a WebSocket at /sendspin\n";
-        let response = format!(
-            "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n{text}",
-            text.len()
-        );
-        socket.write_all(response.as_bytes()).await?;
-        return Ok(false);
-    };
-    let response = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Accept: {}\r\n\r\n",
-        derive_accept_key(key)
-    );
+    let head: Vec<u8> = read.drain(..length).collect();
+    let (response, is_accepted) = accept(&head, PATH, "Sendspin players");
     socket.write_all(response.as_bytes()).await?;
-    Ok(true)
+    Ok(is_accepted)
 }

@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 
 use context::SendspinContext;
 use store::TrustFile;
+pub(crate) use store::{key_file, random_key};
 
 /// How players come, by the open port or because they are found, and where their keys are.
 pub(crate) struct SendspinPort {

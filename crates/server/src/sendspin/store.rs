@@ -12,18 +12,21 @@ use aulos_proto::sendspin::{Key, Psk};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::{Map, Value, json};
 
-/// The server's private key, which is made at the first start and stays: players know the server by
-/// it.
+/// The server's private key: players know the server by it.
 pub(super) fn identity(dir: &Path) -> io::Result<[u8; 32]> {
-    let path = dir.join("sendspin.key");
-    match fs::read_to_string(&path) {
+    key_file(&dir.join("sendspin.key"))
+}
+
+/// The private key in a file, which is made at the first start and stays.
+pub(crate) fn key_file(path: &Path) -> io::Result<[u8; 32]> {
+    match fs::read_to_string(path) {
         Ok(text) => Key::parse(text.trim()).map(|key| key.0).ok_or_else(|| {
             let text = format!("{} is damaged: it must be a key of 43 characters", path.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = random_key()?;
-            replace(&path, 0o600, format!("{}\n", Key(key)).as_bytes())?;
+            replace(path, 0o600, format!("{}\n", Key(key)).as_bytes())?;
             Ok(key)
         }
         Err(error) => Err(error),
@@ -92,7 +95,7 @@ impl TrustFile {
 }
 
 /// Random bytes for a key.
-pub(super) fn random_key() -> io::Result<[u8; 32]> {
+pub(crate) fn random_key() -> io::Result<[u8; 32]> {
     let mut key = [0; 32];
     SystemRandom::new()
         .fill(&mut key)

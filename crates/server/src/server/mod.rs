@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 
-use aulos_config::{ListenEndpoints, ResolvedConfig};
+use aulos_config::{ListenEndpoints, ResolvedConfig, SourceConfig};
 use aulos_control::ConfigLoader;
 use aulos_control::backend::EVENT_QUEUE;
 use aulos_io::mdns::{Announcer, Browser, DiscoveredServer, SNAPCAST_SERVICE};
@@ -29,7 +29,7 @@ pub use self::bind::{ControlPlaneSockets, bind, bind_port, listen_policy, make_s
 pub use self::run::{AudioHandles, ServerContext, run};
 use crate::audio::Audio;
 use crate::exit::{Exit, Failure};
-use crate::mdns::{self, AnnouncedPorts};
+use crate::mdns::{self, AnnouncedPlayer, AnnouncedPorts};
 use crate::state_lock::{self, StateLock};
 use crate::systemd::{InheritedSockets, Supervisor};
 
@@ -354,9 +354,26 @@ fn announced_ports(
         control: bound.control_address,
         http: bound.http_address,
         sendspin: bound.sendspin_address,
+        players: announced_players(config),
         plain: !tls.require,
         secure: tls.enabled && tls.is_required(),
     }
+}
+
+/// Sources of the configuration that wait for Sendspin servers.
+fn announced_players(config: &ResolvedConfig) -> Vec<AnnouncedPlayer> {
+    let all = config.stations.iter().flat_map(|station| {
+        station.sources.iter().filter_map(|source| {
+            let SourceConfig::Sendspin(player) = &source.config else { return None };
+            let listen = Some(&player.address).filter(|_| player.listens)?;
+            Some(AnnouncedPlayer {
+                name: player.player.clone().unwrap_or_else(|| station.name.clone()),
+                listen: SocketAddr::new(listen.host.parse().ok()?, listen.port),
+                path: player.path.clone(),
+            })
+        })
+    });
+    all.collect()
 }
 
 fn internal(error: io::Error) -> Failure {

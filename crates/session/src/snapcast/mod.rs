@@ -24,7 +24,7 @@ use core::fmt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use aulos_core::{Backoff, ClockLine, Frames, Instant, SampleSpec, Span};
+use aulos_core::{Backoff, ClockLine, Frames, Instant, Span};
 use aulos_engine::fanout::OriginTime;
 use aulos_engine::standby::StandbyRequest;
 use aulos_proto::snap::client::{ClientInput, ClientOutgoing, ClientOutput};
@@ -34,6 +34,7 @@ use crate::player::connection::Connection;
 use crate::player::decoder::ChunkDecoder;
 use crate::player::queue::ChunkQueue;
 use crate::player::{StreamFormat, UnsupportedStream};
+use crate::timed_chunk::{DecodedChunk, Placement, ReleasedEnd, place};
 
 use pass::ChunkPass;
 pub use pass::{EdgeChunk, PassConfig, PassObstacle};
@@ -104,37 +105,6 @@ struct InputStream {
     queue: ChunkQueue,
 }
 
-/// A chunk on its way to the station.
-struct DecodedChunk {
-    spec: SampleSpec,
-    /// When it counts as received.
-    received: Instant,
-    samples: Vec<f32>,
-    /// How many of the samples the station has taken.
-    taken: usize,
-}
-
-/// Where released audio ends.
-#[derive(Clone, Copy, Debug)]
-struct ReleasedEnd {
-    /// On the server's clock.
-    timestamp: Instant,
-    /// When it is over, on the own clock.
-    due: Instant,
-}
-
-/// What to do with the first chunk in the queue.
-enum Placement {
-    /// It is played, after so much silence.
-    Play(Span),
-    /// It is not due.
-    Wait,
-    Late,
-    Early,
-    /// What it contains was played already.
-    Repeated,
-}
-
 impl SnapcastInput {
     /// A source that wants to connect at `now`.
     #[must_use]
@@ -147,12 +117,7 @@ impl SnapcastInput {
             config,
             settings: ServerSettings::default(),
             streams: VecDeque::new(),
-            decoded: DecodedChunk {
-                spec: SampleSpec::DEFAULT,
-                received: Instant::ZERO,
-                samples: Vec::new(),
-                taken: 0,
-            },
+            decoded: DecodedChunk::new(),
             released: None,
             unusable_since: None,
             has_received: false,
@@ -247,7 +212,7 @@ impl SnapcastInput {
         if !self.status.is_connected && self.is_played_out() {
             self.released = None;
             self.streams.clear();
-            self.sink.mark_lost();
+            self.sink.blocks.mark_lost();
         }
         self.sink.publish(&self.status);
     }
@@ -268,7 +233,7 @@ impl SnapcastInput {
     /// Whether the station is gone, so that nothing will be taken any more.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.sink.is_abandoned()
+        self.sink.blocks.is_abandoned()
     }
 
     /// Whether the station needs the source, so that it should be connected.
@@ -284,7 +249,7 @@ impl SnapcastInput {
     }
 
     fn poll_demand(&mut self) {
-        let demand = self.sink.request();
+        let demand = self.sink.blocks.request();
         if demand == self.demand {
             return;
         }
@@ -292,7 +257,7 @@ impl SnapcastInput {
         if demand != StandbyRequest::Play {
             self.streams.iter_mut().for_each(|stream| stream.queue.clear());
             self.decoded.clear();
-            self.sink.discard();
+            self.sink.blocks.discard();
             self.released = None;
         }
         if demand == StandbyRequest::Close {
@@ -373,7 +338,7 @@ impl SnapcastInput {
         let lead = self.pass.as_ref().map_or(Span::ZERO, |pass| pass.lead(full_delay));
         let delay = full_delay - lead;
         for _ in 0..MAX_RELEASES {
-            if !self.decoded.hand_over(&mut self.sink) {
+            if !self.decoded.hand_over(&mut self.sink.blocks) {
                 return;
             }
             let Some(stream) = self.streams.front_mut() else { return };
@@ -500,38 +465,6 @@ impl InputStream {
     }
 }
 
-impl DecodedChunk {
-    /// Takes over the decoded samples, due at `due`, with silence before them.
-    fn begin(&mut self, spec: SampleSpec, (now, due): (Instant, Instant), silence: Span) {
-        let half = spec.rate.span(Frames(1)) / 2;
-        let silent = spec.rate.frames(silence + half).as_usize() * spec.layout.channels();
-        if silence > Span::ZERO {
-            self.samples.splice(0..0, core::iter::repeat_n(0.0, silent));
-        }
-        // Later than a call of `handle_timeout` can be: as late as it has arrived.
-        self.received = if now - due > MAX_PUNCTUAL { now } else { due };
-        (self.spec, self.taken) = (spec, 0);
-    }
-
-    /// Hands the rest to the station; false if it has no room.
-    fn hand_over(&mut self, sink: &mut SnapcastInputSink) -> bool {
-        let rest = self.samples.get(self.taken..).unwrap_or_default();
-        if !rest.is_empty() {
-            self.taken += sink.push(self.spec, self.received, rest);
-        }
-        self.taken >= self.samples.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.taken >= self.samples.len()
-    }
-
-    fn clear(&mut self) {
-        self.samples.clear();
-        self.taken = 0;
-    }
-}
-
 impl fmt::Debug for SnapcastInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SnapcastInput").field("status", &self.status).finish_non_exhaustive()
@@ -542,38 +475,6 @@ impl fmt::Debug for SnapcastInput {
 fn playout_delay(settings: &ServerSettings, config: &SnapcastInputConfig) -> Span {
     let delay = settings.buffer - settings.latency - config.latency;
     delay.clamp(Span::ZERO, MAX_DELAY)
-}
-
-/// Where a chunk belongs that is due at `due`, which is `delay` after its timestamp.
-fn place(
-    released: Option<ReleasedEnd>,
-    timestamp: Instant,
-    due: Instant,
-    (now, delay): (Instant, Span),
-) -> Placement {
-    let wait = due - now;
-    if wait > delay + MAX_AHEAD {
-        return Placement::Early;
-    }
-    if wait > Span::ZERO {
-        return Placement::Wait;
-    }
-    // What begins, begins at its time.
-    if wait < -released.map_or(MAX_PUNCTUAL, |_| MAX_LATE) {
-        return Placement::Late;
-    }
-    let Some(end) = released else { return Placement::Play(Span::ZERO) };
-    let gap = timestamp - end.timestamp;
-    if gap.abs() <= MAX_JUMP {
-        return Placement::Play(Span::ZERO);
-    }
-    // The timeline itself may have begun again, so the own clock decides.
-    let missing = due - end.due;
-    if missing < -MAX_JUMP {
-        return Placement::Repeated;
-    }
-    let silence = if missing > MAX_JUMP && missing <= MAX_SILENCE { missing } else { Span::ZERO };
-    Placement::Play(silence)
 }
 
 /// Interval at which chunks are looked at: a small part of one.
@@ -592,22 +493,6 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// Servers buffer for a minute at most.
 const MAX_DELAY: Span = Span::from_secs(60);
-
-/// A chunk may be recorded so much later than now: the clocks are not compared exactly, and some
-/// servers stamp ahead.
-const MAX_AHEAD: Span = Span::from_secs(2);
-
-/// A chunk that comes later is not played: the station has already played something else for it.
-const MAX_LATE: Span = Span::from_millis(300);
-
-/// As late as the calls of [`SnapcastInput::handle_timeout`] make a chunk.
-const MAX_PUNCTUAL: Span = Span::from_millis(25);
-
-/// A larger difference between a timestamp and the end of the chunk before is a gap.
-const MAX_JUMP: Span = Span::from_millis(2);
-
-/// A longer gap is not filled with silence: the source has paused.
-const MAX_SILENCE: Span = Span::from_millis(500);
 
 /// Chunks handed over per call: the longest stall that is caught up, in chunks of 20 ms.
 const MAX_RELEASES: usize = 32;

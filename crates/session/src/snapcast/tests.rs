@@ -1,6 +1,6 @@
 //! A server in virtual time, whose samples count frames, and one that lies.
 
-use aulos_core::{Block, ChannelLayout, Codec, Ppm, SampleRate};
+use aulos_core::{Block, ChannelLayout, Codec, Ppm, SampleRate, SampleSpec};
 use aulos_engine::codec_guard::{CodecLibrary, fault};
 use aulos_engine::encode::make_encoder;
 use aulos_engine::ready_chunk::ReadyChunkSink;

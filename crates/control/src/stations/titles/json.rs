@@ -29,7 +29,7 @@ pub(crate) fn title_and_artist(
 
 /// A title in a control script's format.
 pub(crate) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
-    let TrackMetadata { title, artist, album, genre, composer, duration, url } = title;
+    let TrackMetadata { title, artist, album, genre, composer, duration, url, art_url } = title;
     let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
     let pairs = [
         ("title", title.as_ref().map(|text| json!(text))),
@@ -39,6 +39,7 @@ pub(crate) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
         ("composer", one(composer)),
         ("duration", duration.map(|duration| json!(seconds(duration)))),
         ("url", url.as_ref().map(|text| json!(text))),
+        ("artUrl", art_url.as_ref().map(|text| json!(text))),
     ];
     let known = |(key, value): (&str, Option<Value>)| Some((key.to_owned(), value?));
     pairs.into_iter().filter_map(known).collect()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use aulos_io::feed::{DjCounters, SnapcastCounters};
+use aulos_io::feed::{DjCounters, SendspinCounters, SnapcastCounters};
 
 use crate::feeder::FeederCounters;
 
@@ -12,13 +12,14 @@ use crate::feeder::FeederCounters;
 pub(crate) struct SourceCounters {
     pub(crate) djs: Arc<DjCounters>,
     pub(crate) feeders: FeederCounters,
+    pub(crate) sendspin: Arc<SendspinCounters>,
     pub(crate) snapcast: Arc<SnapcastCounters>,
 }
 
 impl SourceCounters {
     /// The values for the status; their names are stable.
     pub(crate) fn values(&self) -> Vec<(&'static str, u64)> {
-        let Self { djs, feeders, snapcast } = self;
+        let Self { djs, feeders, sendspin, snapcast } = self;
         let djs = [
             ("djs_on_air", &djs.started),
             ("djs_cut_stalled", &djs.stalled),
@@ -27,6 +28,7 @@ impl SourceCounters {
         ];
         let djs = djs.map(|(name, counter)| (name, counter.load(Ordering::Relaxed)));
         let snapcast = snapcast.named().map(|(name, count)| (name, count.load(Ordering::Relaxed)));
-        djs.into_iter().chain(feeders.values()).chain(snapcast).collect()
+        let sendspin = sendspin.named().map(|(name, count)| (name, count.load(Ordering::Relaxed)));
+        djs.into_iter().chain(feeders.values()).chain(sendspin).chain(snapcast).collect()
     }
 }

@@ -9,6 +9,7 @@ pub(super) mod live_input;
 pub(super) mod nats;
 mod playlist;
 mod radio;
+mod sendspin;
 pub(super) mod snapcast;
 pub(super) mod snapcast_monitor;
 pub(super) mod source_monitor;
@@ -79,7 +80,8 @@ fn open(
     };
     let (frames, reader) = station.mount.as_ref().map(|_| frame_channel()).unzip();
     let (name, spec, buffer) = (&station.name, station.spec, config.buffer);
-    let mut about = SourceContext { station: name, spec, quantum, buffer, pass, frames };
+    let delay = buffer + Span::from_millis(i64::from(station.buffer_ms));
+    let mut about = SourceContext { station: name, spec, quantum, buffer, delay, pass, frames };
     let (opened, watch) = open_config(&source.config, &mut about, &mut standby, inner);
     let input = Input::new(opened, station.spec.rate, station.spec.layout, config);
     let input = match queue {
@@ -151,6 +153,8 @@ struct SourceContext<'a> {
     spec: SampleSpec,
     quantum: Frames,
     buffer: Span,
+    /// From the input until players sound, without what the station looks ahead.
+    delay: Span,
     /// For a source whose chunks are passed.
     pass: Option<PassThroughHandles>,
     /// For a source of a mount, whose frames are passed.
@@ -179,6 +183,11 @@ fn open_config(
         }
         SourceConfig::Snapcast(other) => {
             snapcast::open(other, (about.station, about.pass.take()), standby.take(), inner)
+        }
+        SourceConfig::Sendspin(source) => {
+            let SourceContext { station: name, spec, buffer: input_buffer, delay, .. } = *about;
+            let station = sendspin::SendspinStation { name, spec, delay, input_buffer };
+            sendspin::open(source, &station, standby.take(), inner)
         }
         SourceConfig::Nats(other) => nats::open(other, about.pass.take(), standby.take(), inner),
         SourceConfig::Icecast(mount) => {

@@ -3,12 +3,14 @@
 use core::fmt;
 
 use aulos_control::backend::{PassStatus, RadioState};
-use aulos_core::Instant;
+use aulos_core::{Instant, Span};
 use aulos_engine::ready_chunk::PassThroughState;
 use aulos_engine::source::Source;
 use aulos_files::playlist::PlaylistStatus;
 use aulos_io::srt::SrtFeederState;
+use aulos_proto::sendspin::TransportCommand;
 use aulos_session::rtp::RtpInputStatus;
+use aulos_session::sendspin::SendspinInputStatus;
 
 use super::live_input::LiveInput;
 
@@ -57,13 +59,27 @@ pub(crate) trait SourceMonitor: fmt::Debug + Send {
         None
     }
 
+    /// The status of a Sendspin source.
+    fn sendspin(&mut self) -> Option<SendspinInputStatus> {
+        None
+    }
+
+    /// Tells the programme of the source to play, pause or skip; false if that is not possible.
+    fn control(&mut self, _command: TransportCommand) -> bool {
+        false
+    }
+
+    /// How long sound is on its way from the input to the loudspeakers.
+    fn set_downstream(&mut self, _delay: Span) {}
+
     /// Whether its chunks are passed, for a source that is to pass them; `state` is that of its
     /// station if it is on air.
     fn pass_status(&mut self, _state: Option<PassThroughState>) -> Option<PassStatus> {
         None
     }
 
-    /// Logs a new reason why the chunks of this source of `station` are not passed.
+    /// Logs what has changed about this source of `station`, such as a new reason why its chunks are
+    /// not passed.
     fn log_obstacle(&mut self, _station: &str) {}
 }
 
