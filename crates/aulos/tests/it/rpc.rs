@@ -170,7 +170,12 @@ fn control() -> (Arc<FakeBackend>, Control) {
 pub(crate) fn control_of(text: &str) -> (Arc<FakeBackend>, Control) {
     let resolved = resolve(text);
     let backend = Arc::new(FakeBackend::default());
-    let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
+    let host = HostInfo {
+        id: "5a3c".into(),
+        name: "box".into(),
+        os: "Debian".into(),
+        arch: "x86_64".into(),
+    };
     let registry = registry_for(&resolved, 1);
     let relays = Box::new(RtpRelayManager::default());
     let (config, saved) = (Arc::new(resolved), SavedState::default());

@@ -38,6 +38,7 @@ mod hls;
 mod hls_packed;
 mod hls_source;
 mod hls_targets;
+mod home_assistant;
 mod hostile;
 mod idle_stations;
 mod insert;

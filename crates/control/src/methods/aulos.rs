@@ -42,10 +42,13 @@ pub(crate) const STATUS: &[Method] = &[
     Method::new(
         "Aulos.GetInfo",
         Role::None,
-        "Return the name and version of this server",
-        |_, _| Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION") }).into()),
+        "Return the name, version and id of this server",
+        |context, _| {
+            let id = &context.control.host.id;
+            Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION"), "id": id }).into())
+        },
     )
-    .returns(&[("name", "string"), ("version", "string")]),
+    .returns(&[("name", "string"), ("version", "string"), ("id", "string")]),
     Method::new(
         "Aulos.GetServers",
         Role::Listen,

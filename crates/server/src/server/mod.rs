@@ -8,6 +8,7 @@ mod bind;
 mod metadata;
 mod persist;
 mod run;
+mod server_id;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -24,6 +24,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::bind::{ControlPlaneSockets, listen_policy};
 use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
+use super::server_id::server_id;
 use crate::saver::Saver;
 use crate::sendspin::{self, SendspinPort};
 use crate::systemd::{Liveness, Supervisor};
@@ -90,7 +91,8 @@ pub async fn run(
     } = outside;
     let (cluster, nodes) = cluster.map(|ClusterHandle { link, requests }| (link, requests)).unzip();
     let history_requests = settings.enabled.then(|| mpsc::channel(HISTORY_QUEUE)).unzip();
-    let host = HostInfo::of_machine();
+    let id = server_id(&resolved.state_dir);
+    let host = HostInfo { id, ..HostInfo::of_machine() };
     let options = ControlOptions {
         clock: Clock::default(),
         base_url: Some(base_url(&host, bound.http_address)),

@@ -33,9 +33,10 @@ const DIRECTORIES: [&str; 6] =
     ["run/aulos", "srv/raw", "srv/rec", "tmp", "var/lib/aulos", "var/log/aulos"];
 
 /// Files with a secret that configurations name.
-const SECRETS: [&str; 12] = [
+const SECRETS: [&str; 13] = [
     "etc/aulos/barn",
     "etc/aulos/dj",
+    "etc/aulos/home",
     "etc/aulos/mqtt",
     "etc/aulos/phone.token",
     "etc/aulos/prometheus.token",
