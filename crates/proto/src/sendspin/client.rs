@@ -173,7 +173,9 @@ impl SendspinClient {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             return self.close(SendspinClientError::TimedOut);
         }
-        if self.deadline.is_some() {
+        // Without the role no clock is needed, and a server of the first dialect that pairs takes a
+        // question for a message of the handshake.
+        if self.deadline.is_some() || !self.roles.player {
             return;
         }
         match self.clock.handle_timeout(now) {
@@ -192,7 +194,8 @@ impl SendspinClient {
         }
         let clock = self.clock.poll_timeout();
         let state = self.state_due.filter(|_| self.told.is_none());
-        Some(self.deadline.unwrap_or_else(|| state.map_or(clock, |state| clock.min(state))))
+        let due = self.roles.player.then(|| state.map_or(clock, |state| clock.min(state)));
+        self.deadline.or(due)
     }
 
     /// The next output; `None` until the next input. A chunk is a view that is valid until then.
@@ -488,8 +491,12 @@ impl SendspinClient {
         if self.has_stream && !roles.player {
             self.end_stream();
         }
-        (self.activity, self.roles) = (activity, roles);
+        let before = core::mem::replace(&mut self.roles, roles);
+        self.activity = activity;
         if roles.player {
+            if !before.player {
+                self.clock.resume(now);
+            }
             self.state_due.get_or_insert(now + CLOCK_PATIENCE);
         }
         self.event(SendspinClientEvent::Active { activity, has_roles: !roles.is_empty() });

@@ -83,7 +83,7 @@ struct Failure {
 #[test]
 fn each_part_of_a_cluster_may_fail() {
     retry_after_stall("cluster::each_part_of_a_cluster_may_fail", || {
-        let _turn = turn();
+        let _turn = long_timed_turn();
         let Some(programs) = Programs::find() else { return };
         let mut rig = Rig::start(programs.config(), &programs.net);
         let epoch = now();

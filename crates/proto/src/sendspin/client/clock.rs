@@ -49,6 +49,11 @@ impl ServerClock {
         }
     }
 
+    /// Asks at `now`, after a time in which nothing was asked.
+    pub(super) const fn resume(&mut self, now: Instant) {
+        self.timer = ClockTimer::Ask(now);
+    }
+
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Option<ClockAction> {
         match self.timer {
             ClockTimer::Ask(at) if at <= now => {

@@ -111,6 +111,7 @@ impl fmt::Debug for ClientIdentity {
 
 impl PlayerHello {
     /// The payload of `client/hello`.
+    #[allow(clippy::indexing_slicing, reason = "members of objects that are made here")]
     pub(super) fn to_json(&self, dialect: Dialect, trust: ServerTrust) -> Value {
         let formats: Vec<Value> = self.formats.iter().map(|format| format.to_json()).collect();
         let mut hello = json!({
@@ -145,6 +146,7 @@ impl PlayerHello {
 
 impl PlayerDelays {
     /// The payload of `client/state`.
+    #[allow(clippy::indexing_slicing, reason = "members of objects that are made here")]
     pub(super) fn state(self, dialect: Dialect, available: bool) -> Value {
         let mut player = json!({
             "required_lead_time_ms": self.lead_ms,

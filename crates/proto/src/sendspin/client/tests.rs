@@ -90,13 +90,13 @@ impl World {
         let (mut frames, mut writer) = (Vec::new(), WsWriter::default());
         let mut is_busy = self.take(&mut frames, &mut writer);
         for (is_text, message) in messages(&frames) {
-            self.to_server(is_text, &message);
+            self.send_to_server(is_text, &message);
         }
         while let Some(output) = self.admission.poll_output() {
             is_busy = true;
             match output {
-                AdmissionOutput::SendText(text) => self.to_client(true, text.as_bytes()),
-                AdmissionOutput::SendBinary(message) => self.to_client(false, &message),
+                AdmissionOutput::SendText(text) => self.send_to_client(true, text.as_bytes()),
+                AdmissionOutput::SendBinary(message) => self.send_to_client(false, &message),
                 AdmissionOutput::Ask(_) => {
                     self.admission.handle_input(self.now, AdmissionInput::Trust(self.trust));
                 }
@@ -126,12 +126,12 @@ impl World {
             }
         }
         for (is_text, message) in messages(&frames) {
-            self.to_client(is_text, &message);
+            self.send_to_client(is_text, &message);
         }
         is_busy
     }
 
-    fn to_server(&mut self, is_text: bool, message: &[u8]) {
+    fn send_to_server(&mut self, is_text: bool, message: &[u8]) {
         match (&mut self.session, is_text) {
             (Some(session), _) => session.receive(self.now, is_text, message),
             (None, true) => {
@@ -143,12 +143,12 @@ impl World {
         }
     }
 
-    fn to_client(&mut self, is_text: bool, message: &[u8]) {
+    fn send_to_client(&mut self, is_text: bool, message: &[u8]) {
         self.client.handle_message(self.now, is_text, message);
         let mut frames = Vec::new();
         self.take(&mut frames, &mut WsWriter::default());
         for (is_text, message) in messages(&frames) {
-            self.to_server(is_text, &message);
+            self.send_to_server(is_text, &message);
         }
     }
 
@@ -178,7 +178,7 @@ impl World {
         let session = self.session.as_mut().unwrap();
         assert!(session.write_chunk(chunk, self.now, &mut writer, &mut frames));
         for (is_text, message) in messages(&frames) {
-            self.to_client(is_text, &message);
+            self.send_to_client(is_text, &message);
         }
     }
 
@@ -320,9 +320,9 @@ fn forged_repeated_and_early_messages_end_the_connection() {
         world.run(100);
         let before = world.events.len();
         for _ in 0..earlier {
-            world.to_client(false, &sealed);
+            world.send_to_client(false, &sealed);
         }
-        world.to_client(false, &bytes);
+        world.send_to_client(false, &bytes);
         assert_eq!(world.closed(), Some(SendspinClientError::Forged), "{before}");
     }
     for (is_text, text, error) in [
