@@ -520,7 +520,9 @@ impl SendspinInput {
         let Some(line) = self.clock else { return };
         let is_due =
             |at: Instant| line.own_time(at) - self.config.delay <= now + Span::from_millis(5);
-        while let Some((_, track)) = self.tracks.pop_front_if(|(at, _)| is_due(*at)) {
+        while self.tracks.front().is_some_and(|(at, _)| is_due(*at))
+            && let Some((_, track)) = self.tracks.pop_front()
+        {
             self.status.track = (track != TrackInfo::default()).then(|| Arc::new(track));
         }
     }

@@ -129,7 +129,7 @@ impl World {
         let chunk = AudioChunk { timestamp: at - buffer, duration: CHUNK, payload };
         let session = self.session(number);
         session.write_chunk(chunk, now, &mut WsWriter::default(), &mut frames);
-        self.to_input(number, &frames);
+        self.push_to_input(number, &frames);
     }
 
     /// Sends chunks of frames from `first` on, the first due `ahead` from now, while they sound.
@@ -191,12 +191,12 @@ impl World {
             let server = self.servers.get_mut(&number).unwrap();
             let frames = server.answers(server.clock.read(self.now));
             is_busy |= !frames.is_empty();
-            self.to_input(number, &frames);
+            self.push_to_input(number, &frames);
         }
         is_busy
     }
 
-    fn to_input(&mut self, number: u32, frames: &[u8]) {
+    fn push_to_input(&mut self, number: u32, frames: &[u8]) {
         if !self.servers[&number].is_gone {
             messages(frames, |is_text, message| {
                 self.input.handle_message(self.now, number, is_text, message);
@@ -301,7 +301,7 @@ fn sound_goes_to_the_station_the_delay_before_its_time() {
         let expected: Vec<i64> = (0..300 * FRAMES).map(|frame| frame % 30_000).collect();
         assert!(frames == expected, "{} of {}", frames.len(), expected.len());
         // A block counts as received when it is complete, as sound of the own clock.
-        let clock = world.servers[&1].clock.clone();
+        let clock = world.servers[&1].clock;
         for (received, first) in &world.received {
             let chunk = i64::try_from(*first).unwrap() / FRAMES;
             let sounds = *received + DELAY - CHUNK;
@@ -453,7 +453,7 @@ fn a_flood_of_chunks_and_titles_is_bounded() {
         let message = SessionMessage::Track(title.track.clone());
         let (mut frames, now) = (Vec::new(), world.server_now(1));
         world.session(1).write(&message, now, &mut WsWriter::default(), &mut frames);
-        world.to_input(1, &frames);
+        world.push_to_input(1, &frames);
     }
     assert!(world.input.tracks.len() <= MAX_TRACKS);
     let begin = world.server_now(1) + Span::from_secs(5);
