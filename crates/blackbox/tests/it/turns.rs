@@ -27,7 +27,7 @@ impl Need {
     /// How many of them run at once. Two cores carry these beside their peers and encoders.
     const fn limit(self) -> usize {
         match self {
-            Self::Shared => 14,
+            Self::Shared => 10,
             Self::Quiet => 6,
             Self::Timed => 3,
             Self::Alone => 1,
