@@ -174,7 +174,7 @@ impl AnnouncementQueue {
             head.announcement.input.refill(now);
             let id = head.announcement.id;
             let facts = head.announcement.input.facts();
-            if facts.buffered > Span::ZERO {
+            if head.announcement.input.remaining() > Span::ZERO {
                 self.in_mixer.push_back(id);
                 return Some(head.announcement);
             } else if facts.ended || now.since(since) > MAX_START_WAIT {

@@ -2,9 +2,7 @@
 
 use super::announce::{AnnouncementHarness, ConstantSource, HalfScaleSource, announcement_source};
 use super::*;
-use crate::announce::{
-    AnnouncementEnd, DEFAULT_DUCK, Ducking, FADE_OUT_TIME, Layer, MAX_LENGTH, QueueEvent,
-};
+use crate::announce::{AnnouncementEnd, DEFAULT_DUCK, Ducking, Layer, MAX_LENGTH, QueueEvent};
 
 impl AnnouncementHarness {
     fn play(&mut self, id: u64, source: Box<dyn Source>) {
@@ -55,7 +53,7 @@ fn an_announcement_ducks_a_play_and_does_not_wait_for_its_end() {
 }
 
 #[test]
-fn a_newer_play_ends_the_older_one_without_the_programme_between_them() {
+fn a_newer_play_ends_the_older_one_and_an_empty_one_does_not() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
     room.play(1, announcement_source(0.4, 60_000));
     room.run(1_000);
@@ -67,12 +65,7 @@ fn a_newer_play_ends_the_older_one_without_the_programme_between_them() {
     let off = out.iter().position(|sample| (sample - 0.4).abs() > 1e-4);
     assert_eq!(off.map(|at| (at, out[at])), None);
     room.play(3, announcement_source(0.7, 500));
-    let out = room.run(600);
-    let fade = room.world.station.rate.frames(FADE_OUT_TIME).as_usize();
-    let gap = &out[fade + 100..9_600];
-    assert!(gap.iter().all(|sample| sample.abs() < 1e-5), "no programme between them");
-    assert!((out[out.len() - 1] - 0.7).abs() < 1e-4);
-    room.run(1_500);
+    room.run(2_100);
     let expected = [
         QueueEvent::Began(1),
         ended(2, AnnouncementEnd::NoSound),
