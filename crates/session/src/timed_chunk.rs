@@ -77,6 +77,47 @@ impl DecodedChunk {
     }
 }
 
+/// What has become of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkFate {
+    Played,
+    /// It could not be decoded.
+    Damaged,
+    Early,
+    /// Or what it contains was played already.
+    Late,
+}
+
+/// Whether the chunks of a sender are of use.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkJudge {
+    /// Since when no chunk could be played although chunks arrive.
+    unusable_since: Option<Instant>,
+}
+
+impl ChunkJudge {
+    /// The fate of a chunk that was placed so, and of which so many frames were decoded; and whether
+    /// none has been of use for [`MAX_UNUSABLE`].
+    pub(crate) fn judge(
+        &mut self,
+        now: Instant,
+        placement: &Placement,
+        frames: Frames,
+    ) -> (ChunkFate, bool) {
+        let fate = match placement {
+            Placement::Play(_) if frames > Frames::ZERO => {
+                self.unusable_since = None;
+                return (ChunkFate::Played, false);
+            }
+            Placement::Play(_) => ChunkFate::Damaged,
+            Placement::Early => ChunkFate::Early,
+            Placement::Late | Placement::Repeated | Placement::Wait => ChunkFate::Late,
+        };
+        let since = *self.unusable_since.get_or_insert(now);
+        (fate, now - since >= MAX_UNUSABLE)
+    }
+}
+
 /// Where a chunk belongs that is due at `due`, which is `delay` after its timestamp.
 pub(crate) fn place(
     released: Option<ReleasedEnd>,
@@ -108,6 +149,18 @@ pub(crate) fn place(
     let silence = if missing > MAX_JUMP && missing <= MAX_SILENCE { missing } else { Span::ZERO };
     Placement::Play(silence)
 }
+
+/// When chunks arrive and none can be played for so long, the connection is made anew.
+pub const MAX_UNUSABLE: Span = Span::from_secs(5);
+
+/// Interval at which chunks are looked at: a small part of one.
+pub(crate) const POLL_INTERVAL: Span = Span::from_millis(5);
+
+/// The present stream and its successor.
+pub(crate) const MAX_STREAMS: usize = 2;
+
+/// Chunks handed over per call: the longest stall that is caught up, in chunks of 20 ms.
+pub(crate) const MAX_RELEASES: usize = 32;
 
 /// A chunk may be recorded so much later than now: the clocks are not compared exactly, and some
 /// servers stamp ahead.

@@ -30,7 +30,11 @@ use aulos_proto::sendspin::{
 };
 use aulos_proto::ws::WsWriter;
 
-use crate::timed_chunk::{DecodedChunk, Placement, ReleasedEnd, place};
+pub use crate::timed_chunk::MAX_UNUSABLE;
+use crate::timed_chunk::{
+    ChunkFate, ChunkJudge, DecodedChunk, MAX_RELEASES, MAX_STREAMS, POLL_INTERVAL, Placement,
+    ReleasedEnd, place,
+};
 pub use peers::MAX_PEERS;
 use peers::{Admitted, Peers};
 pub use sink::{SendspinInputHandles, SendspinInputSink, SourceCommand};
@@ -83,8 +87,7 @@ pub struct SendspinInput {
     released: Option<ReleasedEnd>,
     /// The timestamp of the last chunk that was taken.
     taken: Option<Instant>,
-    /// Since when no chunk could be played although chunks arrive.
-    unusable_since: Option<Instant>,
+    chunk_judge: ChunkJudge,
     /// What plays from a time of the server on.
     tracks: VecDeque<(Instant, TrackInfo)>,
     demand: StandbyRequest,
@@ -112,7 +115,7 @@ impl SendspinInput {
             clock: None,
             released: None,
             taken: None,
-            unusable_since: None,
+            chunk_judge: ChunkJudge::default(),
             tracks: VecDeque::new(),
             demand: StandbyRequest::Play,
             outputs: VecDeque::new(),
@@ -424,7 +427,7 @@ impl SendspinInput {
             self.status.counts.dropped += stream.queue.len() as u64;
             stream.queue.clear();
         }
-        (self.released, self.taken, self.unusable_since) = (None, None, None);
+        (self.released, self.taken, self.chunk_judge) = (None, None, ChunkJudge::default());
     }
 
     /// Hands the station every chunk that is due.
@@ -479,11 +482,11 @@ impl SendspinInput {
 
     /// Counts the chunk. False after too long a time without a usable one: the connection is closed.
     fn judge(&mut self, now: Instant, placement: &Placement, frames: Frames) -> bool {
+        let (fate, is_useless) = self.chunk_judge.judge(now, placement, frames);
         let counts = &mut self.status.counts;
-        let why = match placement {
-            Placement::Play(_) if frames > Frames::ZERO => {
+        let why = match fate {
+            ChunkFate::Played => {
                 counts.played += 1;
-                self.unusable_since = None;
                 // What is left of a server that has gone does not make up for it.
                 if self.peers.admitted().is_some() {
                     (self.status.error, self.status.retry_at) = (None, None);
@@ -491,15 +494,15 @@ impl SendspinInput {
                 }
                 return true;
             }
-            Placement::Play(_) => {
+            ChunkFate::Damaged => {
                 counts.damaged += 1;
                 SendspinInputError::Undecodable
             }
-            Placement::Early => {
+            ChunkFate::Early => {
                 counts.early += 1;
                 SendspinInputError::Timestamps
             }
-            Placement::Late | Placement::Repeated | Placement::Wait => {
+            ChunkFate::Late => {
                 counts.late += 1;
                 SendspinInputError::Timestamps
             }
@@ -507,8 +510,7 @@ impl SendspinInput {
         if matches!(placement, Placement::Late) {
             self.released = None;
         }
-        let since = *self.unusable_since.get_or_insert(now);
-        if now - since < MAX_UNUSABLE {
+        if !is_useless {
             return true;
         }
         self.fail(now, why);
@@ -566,7 +568,7 @@ impl SendspinInput {
             (self.status.is_playing, self.status.track) = (false, None);
             self.status.commands = TransportCommands::default();
             // What has arrived is still played.
-            (self.status.stream, self.unusable_since) = (None, None);
+            (self.status.stream, self.chunk_judge) = (None, ChunkJudge::default());
             self.show_server();
         }
     }
@@ -596,20 +598,8 @@ pub const MAX_OUTPUT_DELAY: Span = Span::from_secs(5);
 /// Time that sound needs from the server's network card to the queue, with some jitter.
 const MIN_BUFFER: Span = Span::from_millis(250);
 
-/// Interval at which chunks are looked at: a small part of one.
-const POLL_INTERVAL: Span = Span::from_millis(5);
-
 /// Longer than any chunk of the protocol.
 const MAX_CHUNK: Span = Span::from_millis(200);
 
-/// The present stream and its successor.
-const MAX_STREAMS: usize = 2;
-
 /// Titles that are still to come.
 const MAX_TRACKS: usize = 8;
-
-/// Chunks handed over per call: the longest stall that is caught up, in chunks of 25 ms.
-const MAX_RELEASES: usize = 32;
-
-/// When chunks arrive and none can be played for so long, the connection is made anew.
-pub const MAX_UNUSABLE: Span = Span::from_secs(5);

@@ -34,7 +34,11 @@ use crate::player::connection::Connection;
 use crate::player::decoder::ChunkDecoder;
 use crate::player::queue::ChunkQueue;
 use crate::player::{StreamFormat, UnsupportedStream};
-use crate::timed_chunk::{DecodedChunk, Placement, ReleasedEnd, place};
+pub use crate::timed_chunk::MAX_UNUSABLE;
+use crate::timed_chunk::{
+    ChunkFate, ChunkJudge, DecodedChunk, MAX_RELEASES, MAX_STREAMS, POLL_INTERVAL, Placement,
+    ReleasedEnd, place,
+};
 
 use pass::ChunkPass;
 pub use pass::{EdgeChunk, PassConfig, PassObstacle};
@@ -83,8 +87,7 @@ pub struct SnapcastInput {
     pass: Option<ChunkPass>,
     /// The end of what was released last; `None` where the next chunk continues nothing.
     released: Option<ReleasedEnd>,
-    /// Since when no chunk could be played although chunks arrive.
-    unusable_since: Option<Instant>,
+    chunk_judge: ChunkJudge,
     /// Whether this connection has brought a chunk.
     has_received: bool,
     /// Whether the last connection has lasted until the clock was known.
@@ -119,7 +122,7 @@ impl SnapcastInput {
             streams: VecDeque::new(),
             decoded: DecodedChunk::new(),
             released: None,
-            unusable_since: None,
+            chunk_judge: ChunkJudge::default(),
             has_received: false,
             knows_clock: false,
             demand: StandbyRequest::Play,
@@ -156,7 +159,7 @@ impl SnapcastInput {
         self.status.counts.failures += 1;
         (self.status.is_connected, self.status.error) = (false, Some(why));
         self.status.retry_at = Some(self.backoff.retry_at());
-        (self.unusable_since, self.has_received) = (None, false);
+        (self.chunk_judge, self.has_received) = (ChunkJudge::default(), false);
         if self.released.is_none() && !self.knows_clock {
             // It may never be known when these are due.
             self.drop_streams();
@@ -396,26 +399,26 @@ impl SnapcastInput {
     /// Counts the chunk. False after too long a time without a usable one: the connection is
     /// closed.
     fn judge(&mut self, now: Instant, placement: &Placement, frames: Frames) -> bool {
+        let (fate, is_useless) = self.chunk_judge.judge(now, placement, frames);
         let counts = &mut self.status.counts;
-        let why = match placement {
-            Placement::Play(_) if frames > Frames::ZERO => {
+        let why = match fate {
+            ChunkFate::Played => {
                 counts.played += 1;
-                self.unusable_since = None;
                 if self.has_received {
                     (self.status.error, self.status.retry_at) = (None, None);
                     self.backoff.succeeded(now);
                 }
                 return true;
             }
-            Placement::Play(_) => {
+            ChunkFate::Damaged => {
                 counts.damaged += 1;
                 SnapcastInputError::Undecodable
             }
-            Placement::Early => {
+            ChunkFate::Early => {
                 counts.early += 1;
                 SnapcastInputError::Timestamps
             }
-            Placement::Late | Placement::Repeated | Placement::Wait => {
+            ChunkFate::Late => {
                 counts.late += 1;
                 SnapcastInputError::Timestamps
             }
@@ -423,8 +426,7 @@ impl SnapcastInput {
         if matches!(placement, Placement::Late) {
             self.released = None;
         }
-        let since = *self.unusable_since.get_or_insert(now);
-        if now - since < MAX_UNUSABLE || !self.connection.is_connected() {
+        if !is_useless || !self.connection.is_connected() {
             return true;
         }
         self.fail(now, why);
@@ -477,25 +479,13 @@ fn playout_delay(settings: &ServerSettings, config: &SnapcastInputConfig) -> Spa
     delay.clamp(Span::ZERO, MAX_DELAY)
 }
 
-/// Interval at which chunks are looked at: a small part of one.
-const POLL_INTERVAL: Span = Span::from_millis(5);
-
 /// With a clock that is known so well, the first burst of exchanges need not be over: with 40 ms
 /// from a question to its answer it lasts for two seconds. What is left of the error the line takes
 /// out.
 const EARLY_ERROR: Span = Span::from_micros(500);
-
-/// The present stream and its successor.
-const MAX_STREAMS: usize = 2;
 
 /// Encoded audio that waits: ten seconds of 192 kHz in 32 bits and stereo, a minute of CD.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// Servers buffer for a minute at most.
 const MAX_DELAY: Span = Span::from_secs(60);
-
-/// Chunks handed over per call: the longest stall that is caught up, in chunks of 20 ms.
-const MAX_RELEASES: usize = 32;
-
-/// When chunks arrive and none can be played for so long, the connection is made anew.
-pub const MAX_UNUSABLE: Span = Span::from_secs(5);
