@@ -83,6 +83,8 @@ pub struct Input {
     normalizer: Option<InputNormalizer>,
     /// The same audio, encoded.
     ready_chunks: Option<ReadyChunkQueue>,
+    /// Its frames have their time.
+    is_timed: bool,
     standby: Standby,
     /// Connection to the thread that opens and closes the source; without it the source is always
     /// open.
@@ -105,6 +107,7 @@ impl Input {
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
         let timing = InputTiming { pacing: source.pacing(), buffer, timeout };
+        let is_timed = source.is_timed();
         let most = timing.max_frames_in_silence(rate);
         let keeps = (timing.pacing == Pacing::Streamed).then_some(buffer + buffer * 3 / 4);
         Self {
@@ -132,6 +135,7 @@ impl Input {
             record_taps: Vec::with_capacity(MAX_RECORD_TAPS),
             normalizer: None,
             ready_chunks: None,
+            is_timed,
             standby,
             standby_control: None,
             link: LinkState::Healthy,
@@ -181,10 +185,12 @@ impl Input {
         Ok(self)
     }
 
-    /// Adds the source's audio in the encoding of the station; see [`crate::ready_chunk`].
+    /// Adds the source's audio in the encoding of the station; see [`crate::ready_chunk`]. Its frames
+    /// keep to their time, as those of [`Source::is_timed`].
     #[must_use]
     pub fn with_ready_chunks(mut self, chunks: ReadyChunkQueue) -> Self {
         self.ready_chunks = Some(chunks);
+        self.is_timed = true;
         self
     }
 
@@ -264,14 +270,14 @@ impl Input {
         self.servo.restart();
     }
 
-    /// Going on air, discards audio or begins with silence, so that a frame is read when its ready
-    /// chunk is due; nothing without ready chunks. `due` is the time at which the next `frames` are
+    /// Going on air, discards audio or begins with silence, so that a frame is read when it is due;
+    /// nothing if frames have no time. `due` is the time at which the next `frames` are
     /// read, `ahead` what the resampler has of older audio.
     ///
     /// # Real-time
     /// Does not allocate.
     pub(crate) fn align(&mut self, due: Instant, frames: Frames, ahead: Span) {
-        let Some(last) = self.last_arrival.filter(|_| self.ready_chunks.is_some()) else { return };
+        let Some(last) = self.last_arrival.filter(|_| self.is_timed) else { return };
         let fill = self.buffered() + (due - last) + ahead;
         let surplus = fill - self.rate.span(frames) - self.timing.buffer;
         self.staged.discard(self.staged.rate().frames(surplus));
@@ -493,9 +499,9 @@ impl Input {
     }
 
     /// Whether it may play later than its buffer says, so that a sound after silence is complete.
-    /// The chunks of a source that has ready ones have their time.
+    /// Frames that have their time keep to it.
     const fn keeps_onset(&self) -> bool {
-        self.ready_chunks.is_none()
+        !self.is_timed
     }
 }
 

@@ -21,6 +21,13 @@ pub trait Source: Send {
     /// Which clock paces the source.
     fn pacing(&self) -> Pacing;
 
+    /// Whether frames have their time: a block counts as received when its last frame is due, and
+    /// plays so much later as the input's buffer is long. Without that an input goes on air with a
+    /// quantum, up to half of one early or late.
+    fn is_timed(&self) -> bool {
+        false
+    }
+
     /// Starts again from the beginning, where that is supported.
     fn rewind(&mut self) {}
 }
@@ -70,13 +77,20 @@ pub enum SourceItem {
 pub struct RingSource {
     items: Consumer<SourceItem>,
     pacing: Pacing,
+    is_timed: bool,
 }
 
 impl RingSource {
     /// Creates a source of the blocks from `items`.
     #[must_use]
     pub const fn new(items: Consumer<SourceItem>, pacing: Pacing) -> Self {
-        Self { items, pacing }
+        Self { items, pacing, is_timed: false }
+    }
+
+    /// A live source whose frames have their time: see [`Source::is_timed`].
+    #[must_use]
+    pub const fn timed(items: Consumer<SourceItem>) -> Self {
+        Self { items, pacing: Pacing::Live, is_timed: true }
     }
 }
 
@@ -96,6 +110,10 @@ impl Source for RingSource {
 
     fn pacing(&self) -> Pacing {
         self.pacing
+    }
+
+    fn is_timed(&self) -> bool {
+        self.is_timed
     }
 }
 

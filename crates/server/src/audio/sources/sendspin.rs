@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aulos_config::source::SendspinSource;
 use aulos_core::{Codec, Instant, Rng, SampleSpec, Span};
-use aulos_engine::source::{Pacing, RingSource};
+use aulos_engine::source::RingSource;
 use aulos_engine::standby::StandbyHandle;
 use aulos_io::SystemClock;
 use aulos_io::feed::{SendspinEndpoint, SendspinFeeder};
@@ -42,7 +42,7 @@ pub(super) fn open(
 ) -> OpenedSource {
     let (sink, handles) = SendspinInputSink::new();
     let SendspinInputHandles { items, status, commands } = handles;
-    let ring = Box::new(RingSource::new(items, Pacing::Live));
+    let ring = Box::new(RingSource::timed(items));
     let path = inner.state_dir.join(key_name(source, station.name));
     let keys = key_file(&path).and_then(|private| Ok((private, random_key()?, random_key()?)));
     let (private, seed, masks) = match keys {
