@@ -206,6 +206,14 @@ pub fn level_dbfs(sound: &[Frame], full_scale: i32) -> f64 {
     (10.0 * (mean / f64::from(full_scale).powi(2)).log10()).max(-200.0)
 }
 
+/// The peaks of each 10 ms of a recording of 16 bits, stereo, 48 kHz, without a header.
+#[must_use]
+pub fn peaks_of_10_ms(recording: &[u8]) -> Vec<u16> {
+    let samples = recording.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two));
+    let samples: Vec<u16> = samples.map(i16::unsigned_abs).collect();
+    samples.chunks(960).map(|piece| piece.iter().copied().max().unwrap_or(0)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use aulos_blackbox::capture_check::peaks_of_10_ms;
 use aulos_blackbox::client::clock_us;
 use aulos_blackbox::peer::{Snapclient, find_or_skip};
 use aulos_blackbox::scratch::ScratchDir;
@@ -68,11 +69,8 @@ fn speak_to(target: &str, name: &str) {
     let sound = room.stop().unwrap();
     server.stop().unwrap();
 
-    // Peaks of 10 ms: half a per cent of full scale is the tone, at -46 dBFS.
-    let samples = sound.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two));
-    let samples: Vec<u16> = samples.map(i16::unsigned_abs).collect();
-    let peaks: Vec<u16> =
-        samples.chunks(960).map(|piece| piece.iter().copied().max().unwrap_or(0)).collect();
+    // Half a per cent of full scale is the tone, at -46 dBFS.
+    let peaks = peaks_of_10_ms(&sound);
     let spoken = |peak: &&u16| **peak > 1_000;
     let voice = peaks.iter().filter(spoken).count();
     assert!(voice > 20, "{voice} pieces of speech");

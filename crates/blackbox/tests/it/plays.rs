@@ -5,6 +5,7 @@ use std::io::BufWriter;
 use std::process::Command;
 use std::time::Duration;
 
+use aulos_blackbox::capture_check::peaks_of_10_ms;
 use aulos_blackbox::peer::{Snapclient, find_or_skip};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::{AulosServer, binary};
@@ -42,11 +43,8 @@ fn a_client_plays_a_file_and_then_the_programme_again() {
     let sound = room.stop().unwrap();
     server.stop().unwrap();
 
-    // Peaks of 10 ms: half a per cent of full scale is the tone, at -46 dBFS.
-    let samples = sound.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two));
-    let samples: Vec<u16> = samples.map(i16::unsigned_abs).collect();
-    let peaks: Vec<u16> =
-        samples.chunks(960).map(|piece| piece.iter().copied().max().unwrap_or(0)).collect();
+    // Half a per cent of full scale is the tone, at -46 dBFS.
+    let peaks = peaks_of_10_ms(&sound);
     let is_tale = |peak: &u16| (8_900..9_400).contains(peak);
     let is_tone = |peak: &u16| (160..170).contains(peak);
     let first = peaks.iter().position(is_tale).unwrap();
