@@ -21,14 +21,17 @@
 //! signal does. Starting the announcement during the duck ramp was rejected: that needs a limiter,
 //! and the music masks the first word.
 
+mod chime;
 mod event;
 mod layer;
 mod layers;
 mod limits;
 mod matching;
 mod mixer;
+mod priority;
 mod queue;
 
+pub use chime::{CHIME_LENGTH, Chime};
 pub use event::{AnnouncementEnd, QueueEvent, QueueFull};
 pub use layer::{Ducking, Layer};
 pub(crate) use layers::{LayerMixer, LayerQueues};
@@ -40,4 +43,5 @@ pub use limits::{
 pub(crate) use limits::{MAX_IN_MIXER, REPORTS};
 pub use matching::{headroom, matching_gain};
 pub(crate) use mixer::{Announcement, MixerReport};
-pub use queue::AnnouncementQueue;
+pub use priority::Priority;
+pub use queue::{AnnouncementConfig, AnnouncementQueue, SoundPart};

@@ -113,7 +113,7 @@ const ADDRESS = "address";
 
 /** The choice of a sound: those of the server's folders, an upload, or the address of one. */
 function AnnounceForm({ station }) {
-  const [list, setList] = useState(null), [chosen, setChosen] = useState(""), address = useRef(null);
+  const [list, setList] = useState(null), [chosen, setChosen] = useState(""), address = useRef(null), chime = useRef(null), priority = useRef(null);
   const read = wanted => getJson("api/v1/sounds").then(found => {
     setList(found);
     setChosen(old => wanted || old || found.sounds[0]?.uri || ADDRESS);
@@ -122,7 +122,8 @@ function AnnounceForm({ station }) {
   const submit = async event => {
     event.preventDefault();
     const uri = chosen === ADDRESS ? address.current.value.trim() : chosen;
-    if (await act("Aulos.Announce", { station: station.name, uri })) say(`The announcement is queued on ${station.name}`);
+    const how = { chime: chime.current.checked, priority: Number(priority.current.value) };
+    if (await act("Aulos.Announce", { station: station.name, uri, ...how })) say(`The announcement is queued on ${station.name}`);
   };
   const upload = async event => {
     const file = event.target.files[0];
@@ -146,6 +147,8 @@ function AnnounceForm({ station }) {
       ${list.sounds.map(one => html`<option key=${one.uri} value=${one.uri}>${one.name}</option>`)}
       <option value=${ADDRESS}>An address</option></select></label>
     ${chosen === ADDRESS ? html`<label>Address <input ref=${address} required placeholder="URL of a sound file" autocomplete="off" spellcheck=${false}/></label>` : ""}
+    <label class="check"><input ref=${chime} type="checkbox"/> Chime before it</label>
+    <label class="check" title="From 0 to 9: it interrupts announcements of a lower priority">Priority <input ref=${priority} type="number" required min="0" max="9" defaultValue="5"/></label>
     <button type="submit">Announce</button>
     ${current?.url ? html`<button type="button" onClick=${remove}>Delete<span class="visually-hidden"> ${current.name}</span></button>` : ""}
     <label class="button">Upload a sound<input type="file" class="visually-hidden" accept="audio/*,.flac,.opus,.caf,.mka" onChange=${upload}/></label></form>

@@ -33,6 +33,8 @@ Examples:
   aulos announce kitchen door.wav --duck-db -30 --no-normalize
   aulos announce kitchen http://ha.local:8123/local/door.mp3 --volume 60 --wait
   aulos announce --client kitchen /srv/bells/timer.wav
+  aulos announce --group downstairs dinner.wav --chime
+  aulos announce kitchen door.wav --priority 8
 
 A name or the beginning of one suffices, if no other begins the same.
 
@@ -78,6 +80,15 @@ pub(super) struct AnnounceArgs {
     /// Replace announcements to the same clients that wait with the same key
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
+    /// Play the built-in chime before it
+    #[arg(long, conflicts_with = "before")]
+    chime: bool,
+    /// Sound to play before it, as FILE
+    #[arg(long, value_name = "FILE")]
+    before: Option<String>,
+    /// Priority from 0 to 9: it interrupts announcements of a lower one [default: 5]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=9))]
+    priority: Option<u8>,
     /// Wait until the clients have heard it; exits with 1 if it is not played to its end
     #[arg(long)]
     wait: bool,
@@ -124,6 +135,9 @@ pub(super) fn announce(args: &AnnounceArgs) -> Result<Exit, Failure> {
         ("volume", args.volume.map(|percent| json!(percent))),
         ("loudness_lufs", args.loudness_lufs.map(|loudness| json!(loudness))),
         ("key", args.key.as_ref().map(|key| json!(key))),
+        ("chime", args.chime.then_some(json!(true))),
+        ("before", args.before.as_deref().map(file_uri).transpose()?.map(|uri| json!(uri))),
+        ("priority", args.priority.map(|level| json!(level))),
         ("normalize", args.no_normalize.then_some(json!(false))),
     ] {
         if let Some(value) = value {

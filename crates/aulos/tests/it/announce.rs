@@ -142,6 +142,98 @@ fn one_that_waits_is_replaced_by_its_key_and_one_that_plays_is_not() {
 }
 
 #[test]
+fn a_chime_or_another_sound_comes_before_an_announcement() {
+    let folder = scratch();
+    std::fs::write(folder.join("bell.wav"), wave(&[16_384; 14_400])).unwrap();
+    std::fs::write(folder.join("gong.wav"), wave(&[-16_384; 9_600])).unwrap();
+    let server = Playing::start(resolve(&config(folder.to_str().unwrap())));
+    let mut caller = server.controller();
+    let mut sound = server.listen("hall");
+    let file = |name: &str| format!("file://{}/{name}", folder.display());
+    let uri = file("bell.wav");
+    for (more, chimes, gongs) in [
+        (json!({ "chime": true }), true, false),
+        (json!({ "before": file("gong.wav") }), false, true),
+        // One that is not there is left out.
+        (json!({ "before": file("none.wav") }), false, false),
+    ] {
+        let mut params = json!({ "station": "hall", "uri": uri, "duck_db": -20 });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        assert!(caller.call("Aulos.Announce", params.clone())["result"]["id"].is_u64());
+        let (mut before, mut heard) = (Vec::new(), 0);
+        // Nine tenths of a half.
+        let bells = |samples: &[f32]| {
+            samples.iter().filter(|sample| (**sample - 0.45).abs() < 0.01).count()
+        };
+        while heard < 2 * 14_000 {
+            let samples = sound.samples(1_920);
+            let bells = bells(&samples);
+            if heard == 0 {
+                before.extend(samples.iter().copied());
+            }
+            heard += bells;
+        }
+        let low = before.iter().filter(|sample| (**sample + 0.45).abs() < 0.01).count();
+        let notes = before.iter().filter(|sample| (0.05..0.4).contains(&sample.abs())).count();
+        assert_eq!(
+            (low > 2 * 9_000, notes > 2 * 9_600),
+            (gongs, chimes),
+            "{params}: {low} {notes}"
+        );
+        while bells(&sound.samples(1_920)) > 0 {}
+        for state in ["began", "ended"] {
+            assert_eq!(caller.notice_of("Aulos.OnAnnouncement")["params"]["state"], state);
+        }
+    }
+    for (more, why) in [
+        (json!({ "chime": true, "before": uri }), "left out where `chime` is true"),
+        (json!({ "before": "file:///etc/hostname" }), "roots"),
+        (json!({ "priority": 10 }), "from 0 to 9, not 10"),
+    ] {
+        let mut params = json!({ "station": "hall", "uri": uri });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let error = caller.call("Aulos.Announce", params.clone())["error"].to_string();
+        assert!(error.contains(why), "{params}: {error}");
+    }
+}
+
+#[test]
+fn a_doorbell_interrupts_a_reading_and_a_reading_no_doorbell() {
+    let folder = scratch();
+    std::fs::write(folder.join("reading.wav"), wave(&vec![4_000; 48_000 * 60])).unwrap();
+    std::fs::write(folder.join("bell.wav"), wave(&[16_384; 48_000])).unwrap();
+    let server = Playing::start(resolve(&config(folder.to_str().unwrap())));
+    let mut caller = server.controller();
+    let announce = |caller: &mut Controller, file: &str, priority: u8| {
+        let uri = format!("file://{}/{file}", folder.display());
+        let params = json!({ "station": "hall", "uri": uri, "priority": priority, "key": file });
+        let result = caller.call("Aulos.Announce", params)["result"].clone();
+        (result["id"].as_u64().unwrap(), result["before"].as_u64().unwrap())
+    };
+    let notice = |caller: &mut Controller| {
+        let notice = caller.notice_of("Aulos.OnAnnouncement")["params"].clone();
+        let what = notice["cause"].as_str().unwrap_or("began").to_owned();
+        (notice["id"].as_u64().unwrap(), what)
+    };
+    let (reading, _) = announce(&mut caller, "reading.wav", 5);
+    assert_eq!(notice(&mut caller), (reading, "began".to_owned()));
+    let (bell, before) = announce(&mut caller, "bell.wav", 8);
+    assert_eq!(before, 0);
+    // Behind the bell; of two with the same key the newer one is played.
+    let (replaced, before) = announce(&mut caller, "reading.wav", 5);
+    assert!(before >= 1, "{before}");
+    let (next, _) = announce(&mut caller, "reading.wav", 5);
+    let mut ended = Vec::new();
+    while ended.last() != Some(&(next, "began".to_owned())) {
+        ended.push(notice(&mut caller));
+    }
+    ended.retain(|(_, what)| what != "began");
+    ended.sort();
+    let expected = [(reading, "interrupted"), (bell, "played"), (replaced, "replaced")];
+    assert_eq!(ended, expected.map(|(id, what)| (id, what.to_owned())));
+}
+
+#[test]
 fn the_end_is_notified_once_clients_have_heard_it() {
     let folder = scratch();
     std::fs::write(folder.join("bell.wav"), wave(&[16_384; 24_000])).unwrap();

@@ -133,7 +133,18 @@ fn the_page_offers_sounds_and_uploads_more() {
     // What was uploaded is chosen, and can be deleted.
     upload(&mut browser, "door bell.wav", &sound);
     until(&mut browser, &format!("{chosen} === 'door bell.wav'"));
+    let how = "(() => { document.querySelector('form [type=checkbox]').checked = true;
+        document.querySelector('form [type=number]').value = '7'; })()";
+    browser.run(how).unwrap();
     click(&mut browser, "Announce");
+    let announced = loop {
+        let status = controller.call("Aulos.GetStatus", &json!({}));
+        let first = &status["stations"][0]["announcements"][0];
+        if first.is_object() {
+            break first.clone();
+        }
+    };
+    assert_eq!(announced["priority"], 7);
     assert!(played(&mut controller).ends_with("/sounds/door%20bell.wav"));
     assert_eq!(browser.faults().unwrap(), Vec::<String>::new());
     // The browser reports the refusal as a fault.

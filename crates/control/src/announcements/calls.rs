@@ -10,13 +10,13 @@ use std::path::PathBuf;
 
 use aulos_config::StreamSettings;
 use aulos_core::{Db, Lufs, Span};
-use aulos_engine::announce::{Ducking, Layer};
+use aulos_engine::announce::{Ducking, Layer, Priority};
 use aulos_proto::http::HttpUrl;
 use aulos_proto::snap::control::RpcError;
 use serde_json::json;
 
 use crate::announcements::{AnnouncementEntry, sessions};
-use crate::backend::{Announcement, AnnouncementSource, AnnouncementTarget};
+use crate::backend::{Announcement, AnnouncementLead, AnnouncementSource, AnnouncementTarget};
 use crate::clients::registry::{Effects, NotFound};
 use crate::control::context::CallContext;
 use crate::control::state::Subjects;
@@ -31,8 +31,13 @@ pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     if key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
         return Err(params.invalid("key", &format!("text of at most {MAX_KEY} bytes")));
     }
+    let level = params.number("priority")?.round();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 9")]
+    let priority = Priority::new(level as u8);
     let sound = RequestedSound {
         layer: Layer::Announcement,
+        priority,
+        lead: requested_lead(context, params)?,
         ducking: Ducking { gain: Db::new(params.number("duck_db")?), release },
         gain: Db::new(params.number("gain_db")?),
         loudness: params.optional_number("loudness_lufs")?.map(Lufs::new),
@@ -40,14 +45,41 @@ pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
         title: None,
     };
     let entry = submit(context, params, sound)?;
-    let all = &context.subjects.announcements;
-    let before = all.count(entry.number, &entry.target) - 1;
+    let before = context.subjects.announcements.before(&entry);
     Ok(json!({ "id": entry.id, "station": entry.station, "before": before }).into())
+}
+
+/// What a call asks to sound before an announcement.
+fn requested_lead(
+    context: &CallContext<'_>,
+    params: &Params<'_>,
+) -> Result<Option<AnnouncementLead>, RpcError> {
+    let has_chime = params.bool("chime")?;
+    let Some(uri) = params.optional_text("before")? else {
+        return Ok(has_chime.then_some(AnnouncementLead::Chime));
+    };
+    if has_chime {
+        return Err(params.invalid("before", &"left out where `chime` is true"));
+    }
+    let (source, _) = requested_source(context, uri)
+        .map_err(|why| params.invalid("before", &format_args!("a sound: {why}")))?;
+    Ok(Some(AnnouncementLead::Sound(source)))
+}
+
+/// The sound behind a URI that a call may have played, and the URI without its secrets.
+fn requested_source(
+    context: &CallContext<'_>,
+    uri: &str,
+) -> Result<(AnnouncementSource, String), String> {
+    let config = context.control.config();
+    announced_source(uri, &config.streams, config.uploads())
 }
 
 /// What a call asks of a sound besides its target, `uri`, `volume` and `normalize`.
 pub(super) struct RequestedSound {
     pub(super) layer: Layer,
+    pub(super) priority: Priority,
+    pub(super) lead: Option<AnnouncementLead>,
     pub(super) ducking: Ducking,
     pub(super) gain: Db,
     pub(super) loudness: Option<Lufs>,
@@ -63,22 +95,41 @@ pub(super) fn submit(
 ) -> Result<AnnouncementEntry, RpcError> {
     let (target, station) = announced_target(context, params, TARGETS)?;
     let (number, _) = context.station(&station)?;
-    let config = context.control.config();
-    let (source, uri) = announced_source(params.text("uri")?, &config.streams, config.uploads())
+    let (source, uri) = requested_source(context, params.text("uri")?)
         .map_err(|why| RpcError::invalid_params(&why))?;
-    let RequestedSound { layer, ducking, gain, loudness, key, title } = sound;
+    let RequestedSound { layer, priority, lead, ducking, gain, loudness, key, title } = sound;
     let gain = Db::new(gain.get() + volume_gain(params.number("volume")?).get());
     let normalize = params.bool("normalize")?;
     let Subjects { announcements: all, clients, .. } = &mut *context.subjects;
     let (id, own) = (all.next_id(), target.clone());
-    let announcement =
-        Announcement { id, layer, target: own, source, ducking, gain, normalize, loudness, key };
+    let announcement = Announcement {
+        id,
+        layer,
+        target: own,
+        priority,
+        lead,
+        source,
+        ducking,
+        gain,
+        normalize,
+        loudness,
+        key,
+    };
     let of_target = |number, target: &_| sessions(&clients.registry, number, target);
     let announced = context.control.backend.announce(number, &announcement, &of_target);
     announced.map_err(internal_error)?;
-    let is_playing = false;
-    let entry =
-        AnnouncementEntry { id, layer, station, target, number, uri, title, ducking, is_playing };
+    let entry = AnnouncementEntry {
+        id,
+        layer,
+        priority,
+        station,
+        target,
+        number,
+        uri,
+        title,
+        ducking,
+        is_playing: false,
+    };
     all.add(entry.clone());
     context.push_effects(Effects { is_shown: true, ..Effects::default() });
     Ok(entry)

@@ -5,7 +5,7 @@ pub(crate) mod calls;
 pub(crate) mod plays;
 pub(crate) mod test_tone;
 
-use aulos_engine::announce::{Ducking, Layer};
+use aulos_engine::announce::{Ducking, Layer, Priority};
 use serde_json::{Value, json};
 
 use crate::backend::{
@@ -26,6 +26,7 @@ pub(crate) struct Announcements {
 pub(crate) struct AnnouncementEntry {
     pub(crate) id: u64,
     pub(crate) layer: Layer,
+    pub(crate) priority: Priority,
     pub(crate) station: String,
     pub(crate) target: AnnouncementTarget,
     pub(crate) number: usize,
@@ -50,6 +51,7 @@ impl AnnouncementEntry {
             Layer::Play => json["title"] = json!(self.title),
             Layer::Announcement => {
                 json["duck_db"] = json!(self.ducking.gain.get());
+                json["priority"] = json!(self.priority.get());
                 json["release_s"] = json!(self.ducking.release.as_secs_f64());
             }
         }
@@ -74,10 +76,11 @@ impl AnnouncementEntry {
 }
 
 impl Announcements {
-    /// The number of announcements to this target of a station.
-    pub(crate) fn count(&self, station: usize, target: &AnnouncementTarget) -> usize {
-        let own = self.of_station(station, Layer::Announcement);
-        own.filter(|one| one.target == *target).count()
+    /// The number of announcements to the same target that are played before this one.
+    pub(crate) fn before(&self, entry: &AnnouncementEntry) -> usize {
+        let own = self.of_station(entry.number, entry.layer);
+        let others = own.filter(|one| one.target == entry.target && one.id != entry.id);
+        others.filter(|one| one.priority >= entry.priority).count()
     }
 
     /// The announcements or the plays of one station.
@@ -186,6 +189,7 @@ fn outcome_text(outcome: AnnouncementOutcome, layer: Layer) -> (&'static str, Op
         AnnouncementOutcome::Cancelled if layer == Layer::Play => ("stopped", None),
         AnnouncementOutcome::Cancelled => ("cancelled", None),
         AnnouncementOutcome::Replaced => ("replaced", None),
+        AnnouncementOutcome::Interrupted => ("interrupted", None),
         AnnouncementOutcome::TooLong => ("too long", None),
         AnnouncementOutcome::StationGone => ("station gone", None),
         AnnouncementOutcome::Failed(why) => ("failed", Some(why)),

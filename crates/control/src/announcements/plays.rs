@@ -1,7 +1,7 @@
 //! Calls that play a sound in place of the programme, to its end.
 
 use aulos_core::{Db, Span};
-use aulos_engine::announce::{Ducking, Layer};
+use aulos_engine::announce::{Ducking, Layer, Priority};
 use aulos_proto::snap::control::RpcError;
 use serde_json::json;
 
@@ -18,6 +18,8 @@ pub(crate) fn play(context: &mut CallContext<'_>, params: &Params<'_>) -> Method
     }
     let sound = RequestedSound {
         layer: Layer::Play,
+        priority: Priority::DEFAULT,
+        lead: None,
         ducking: Ducking { gain: Db::SILENCE, release: RELEASE },
         gain: Db::ZERO,
         loudness: None,

@@ -4,7 +4,7 @@
 //! the other clients are not touched, and is cancelled as any other.
 
 use aulos_core::{Db, Span};
-use aulos_engine::announce::{DEFAULT_RELEASE, Ducking, Layer, MAX_DUCK};
+use aulos_engine::announce::{DEFAULT_RELEASE, Ducking, Layer, MAX_DUCK, Priority};
 use aulos_engine::generate::TestTone;
 use aulos_proto::snap::control::RpcError;
 use serde_json::json;
@@ -46,6 +46,8 @@ pub(crate) fn test_tone(context: &mut CallContext<'_>, params: &Params<'_>) -> M
         id,
         layer: Layer::Announcement,
         target: target.clone(),
+        priority: Priority::DEFAULT,
+        lead: None,
         source: AnnouncementSource::TestTone(kind, Span::from_secs_f64(seconds)),
         ducking,
         gain: Db::ZERO,
@@ -61,6 +63,7 @@ pub(crate) fn test_tone(context: &mut CallContext<'_>, params: &Params<'_>) -> M
     all.add(AnnouncementEntry {
         id,
         layer,
+        priority: Priority::DEFAULT,
         station,
         target,
         number,

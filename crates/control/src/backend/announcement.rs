@@ -2,7 +2,7 @@
 
 use aulos_config::SourceConfig;
 use aulos_core::{Db, Lufs, Span};
-use aulos_engine::announce::{Ducking, Layer};
+use aulos_engine::announce::{Ducking, Layer, Priority};
 use aulos_engine::generate::TestTone;
 use aulos_proto::http::HttpUrl;
 use aulos_session::radio::HostRule;
@@ -18,6 +18,10 @@ pub struct Announcement {
     pub layer: Layer,
     /// Which clients of the station hear it.
     pub target: AnnouncementTarget,
+    /// Which announcements to the same target it interrupts.
+    pub priority: Priority,
+    /// What sounds before it.
+    pub lead: Option<AnnouncementLead>,
     /// Its sound.
     pub source: AnnouncementSource,
     /// What it does to the programme.
@@ -48,6 +52,15 @@ pub enum AnnouncementTarget {
 pub type TargetSessions<'a> =
     dyn Fn(usize, &AnnouncementTarget) -> Option<Vec<(SessionId, ClientSound)>> + 'a;
 
+/// What sounds before an announcement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnnouncementLead {
+    /// The built-in chime.
+    Chime,
+    /// A sound.
+    Sound(AnnouncementSource),
+}
+
 /// Where the sound of an announcement comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnnouncementSource {
@@ -77,6 +90,8 @@ pub enum AnnouncementOutcome {
     Cancelled,
     /// Another one with the same key took its place in the queue, or a newer play its place on air.
     Replaced,
+    /// One of higher priority took its place.
+    Interrupted,
     /// It exceeded the maximum length.
     TooLong,
     /// Its station was changed or removed.

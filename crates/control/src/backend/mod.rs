@@ -43,8 +43,8 @@ use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls::HlsWindow;
 
 pub use announcement::{
-    Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, AnnouncementTarget,
-    TargetSessions,
+    Announcement, AnnouncementEvent, AnnouncementLead, AnnouncementOutcome, AnnouncementSource,
+    AnnouncementTarget, TargetSessions,
 };
 pub use aulos_engine::insert::{InsertFault, InsertStatus};
 pub use aulos_engine::loudness::Loudness;

@@ -1,6 +1,8 @@
 //! The methods that play a sound over the programme, or in its place.
 
-use aulos_engine::announce::{DEFAULT_DUCK, DEFAULT_RELEASE, MAX_DUCK, MAX_RELEASE, MIN_DUCK};
+use aulos_engine::announce::{
+    DEFAULT_DUCK, DEFAULT_RELEASE, MAX_DUCK, MAX_RELEASE, MIN_DUCK, Priority as Level,
+};
 
 use crate::access::Role;
 use crate::announcements::{calls, plays};
@@ -113,6 +115,19 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
             "the loudness of the announcement, in place of the station's",
         ),
         Param::optional("key", ParamType::Text, "replaces those that wait with the same key"),
+        Param::default(
+            "chime",
+            ParamType::Bool,
+            Presence::Bool(false),
+            "play the built-in chime before it",
+        ),
+        Param::optional("before", ParamType::Text, "a sound to play before it, as `uri`"),
+        Param::default(
+            "priority",
+            ParamType::Number { min: 0.0, max: Level::HIGHEST.get() as f64 },
+            Presence::Number(Level::DEFAULT.get() as f64),
+            "an announcement interrupts those of a lower priority",
+        ),
     ])
     .exclusive(calls::TARGETS)
     .returns(&[("id", "integer"), ("station", "string"), ("before", "integer")])

@@ -23,6 +23,8 @@ pub enum AnnouncementEnd {
     Cancelled,
     /// A newer play took its place.
     Replaced,
+    /// An announcement of higher priority took its place.
+    Interrupted,
     /// It was longer than [`MAX_LENGTH`](super::MAX_LENGTH).
     TooLong,
     /// Its source delivered no audio, or stopped delivering.

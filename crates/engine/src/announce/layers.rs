@@ -61,10 +61,10 @@ impl LayerMixer {
     ) {
         match announcement.layer() {
             Layer::Play => {
-                self.plays.play(announcement);
+                self.plays.play(announcement, report);
                 self.plays.end_older(AnnouncementEnd::Replaced, report);
             }
-            Layer::Announcement => self.announcements.play(announcement),
+            Layer::Announcement => self.announcements.play(announcement, report),
         }
     }
 

@@ -35,8 +35,12 @@ pub const MAX_RELEASE: Span = Span::from_secs(10);
 /// Default ducking: music remains audible as music, and speech is intelligible.
 pub const DEFAULT_DUCK: Db = Db::new(-15.0);
 
-/// The playing announcement and the one that follows.
-pub(crate) const MAX_IN_MIXER: usize = 2;
+/// The playing announcement and the one that follows, so that the programme stays ducked between
+/// the two.
+pub(crate) const PLAYING_AND_NEXT: usize = 2;
+/// Maximum number of announcements that a mixer has: these, and two of rising priorities between
+/// them.
+pub(crate) const MAX_IN_MIXER: usize = 4;
 
 /// Reports about an announcement: it began, it ended.
 pub(crate) const REPORTS: usize = 2;

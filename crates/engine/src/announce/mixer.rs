@@ -8,6 +8,7 @@ use aulos_dsp::{GainRamp, Limiter, mix_in};
 use super::event::AnnouncementEnd;
 use super::layer::Layer;
 use super::limits::{DUCK_TIME, FADE_OUT_TIME, MAX_IN_MIXER};
+use super::priority::Priority;
 use crate::input::Input;
 
 /// The station's half.
@@ -35,12 +36,19 @@ enum MixerState {
 
 impl MixerState {
     /// The announcement that plays, unless it is being faded out.
-    fn current(&self) -> Option<u64> {
+    fn current(&self) -> Option<&Announcement> {
         match self {
-            Self::Ducking(announcement) | Self::Playing(announcement) => Some(announcement.id),
+            Self::Ducking(announcement) | Self::Playing(announcement) => Some(announcement),
             Self::Idle | Self::FadingOut(..) => None,
         }
     }
+}
+
+/// A sound of an announcement.
+#[derive(Debug)]
+pub(crate) struct AnnouncementPart {
+    pub(super) input: Input,
+    pub(super) gain: f32,
 }
 
 /// What the mixer reports to the queue.
@@ -66,9 +74,19 @@ impl AnnouncementMixer {
         Self { rate, duck: GainRamp::at(1.0), stage: MixerState::Idle, next }
     }
 
-    /// Plays an announcement after those that it already has.
-    pub(crate) fn play(&mut self, announcement: Box<Announcement>) {
-        self.next.push_back(announcement);
+    /// Plays an announcement after those of its priority that it already has; lower ones that play
+    /// are interrupted.
+    pub(crate) fn play(
+        &mut self,
+        announcement: Box<Announcement>,
+        report: &mut impl FnMut(MixerReport),
+    ) {
+        let priority = announcement.priority;
+        let at = self.next.iter().position(|one| one.priority < priority);
+        self.next.insert(at.unwrap_or(self.next.len()), announcement);
+        if self.stage.current().is_some_and(|current| current.priority < priority) {
+            self.end_current(AnnouncementEnd::Interrupted, report);
+        }
     }
 
     /// Mixes announcements over `programme`: at most one quantum, interleaved. Passes what happens
@@ -185,7 +203,7 @@ impl AnnouncementMixer {
         if let Some(next) = at.and_then(|at| self.next.remove(at)) {
             report(MixerReport::Ended(next, AnnouncementEnd::Cancelled));
         }
-        if self.stage.current() == Some(id) {
+        if self.stage.current().is_some_and(|current| current.id == id) {
             self.end_current(AnnouncementEnd::Cancelled, report);
         }
     }
@@ -239,13 +257,15 @@ impl AnnouncementMixer {
 pub(crate) struct Announcement {
     pub(super) id: u64,
     pub(super) layer: Layer,
-    pub(super) input: Input,
+    pub(super) priority: Priority,
+    /// The lead, if there is one, and the announcement itself.
+    pub(super) parts: Vec<AnnouncementPart>,
+    /// The index of the part that plays.
+    pub(super) current: usize,
     /// Gain of the programme while it plays.
     pub(super) duck: f32,
     /// Length of the ramp by which the programme returns.
     pub(super) release: Frames,
-    /// Its own gain, without the headroom for the programme.
-    pub(super) gain: f32,
     /// Frames until its longest length.
     pub(super) remaining: Frames,
     /// Frames since audio last arrived.
@@ -265,14 +285,14 @@ impl Announcement {
         self.layer
     }
 
-    /// Its gain beside the ducked programme.
-    const fn gain(&self) -> f32 {
-        (1.0 - self.duck) * self.gain
+    /// Its share beside the ducked programme.
+    const fn share(&self) -> f32 {
+        1.0 - self.duck
     }
 
     /// The gain at which the scratch buffer is mixed over the programme.
     const fn mix_gain(&self) -> f32 {
-        if self.limiter.is_some() { 1.0 } else { self.gain() }
+        if self.limiter.is_some() { 1.0 } else { self.share() }
     }
 
     /// Renders up to `wanted` samples into the scratch buffer. Returns the number of samples, and
@@ -284,7 +304,7 @@ impl Announcement {
         channels: usize,
     ) -> (usize, Option<AnnouncementEnd>) {
         let (count, over) = self.read(now, wanted, channels);
-        let gain = self.gain();
+        let gain = self.share();
         if let Some(limiter) = &mut self.limiter {
             let samples = &mut self.scratch[..count];
             samples.iter_mut().for_each(|sample| *sample *= gain);
@@ -293,7 +313,7 @@ impl Announcement {
         (count, over)
     }
 
-    /// Reads its source, and then silence until the limiter holds nothing of it.
+    /// Reads its parts at their gains, and then silence until the limiter holds nothing of it.
     fn read(
         &mut self,
         now: Instant,
@@ -304,12 +324,19 @@ impl Announcement {
         let frames = wanted / channels;
         let mut said = 0;
         // A quantum may be longer than the part of a file that an input reads ahead.
-        loop {
-            self.input.refill(now);
-            let read = self.input.read(now, &mut out[said * channels..]);
+        while let Some(part) = self.parts.get_mut(self.current) {
+            part.input.refill(now);
+            let samples = &mut out[said * channels..];
+            let read = part.input.read(now, samples);
+            let samples = &mut samples[..read.frames * channels];
+            samples.iter_mut().for_each(|sample| *sample *= part.gain);
             said += read.frames;
             if said == frames {
                 break;
+            }
+            if !read.starved && self.current + 1 < self.parts.len() {
+                self.current += 1;
+                continue;
             }
             if !read.starved {
                 let tail = self.tail.as_usize().min(frames - said);
@@ -328,6 +355,11 @@ impl Announcement {
             self.stalled = Frames::ZERO;
         }
         self.remaining -= Frames::from(frames).min(self.remaining);
+        if self.stalled > self.max_stall && self.current + 1 < self.parts.len() {
+            // The rest of a lead that does not arrive: the announcement itself is there.
+            self.current += 1;
+            self.stalled = Frames::ZERO;
+        }
         let over = if self.stalled > self.max_stall {
             Some(AnnouncementEnd::NoSound)
         } else if self.remaining == Frames::ZERO {

@@ -9,6 +9,7 @@ mod output_bus;
 mod overlay;
 mod pass_through;
 mod play;
+mod priority;
 mod rate_change;
 mod recorder;
 mod schedule;

@@ -4,17 +4,19 @@ use std::collections::VecDeque;
 
 use aulos_config::{SourceConfig, StationSettings};
 use aulos_control::backend::{
-    Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, BackgroundTask,
-    ProgrammeEvent,
+    Announcement, AnnouncementEvent, AnnouncementLead, AnnouncementOutcome, AnnouncementSource,
+    BackgroundTask, ProgrammeEvent,
 };
-use aulos_core::{ChannelLayout, Db, Instant, Lufs, Span};
+use aulos_core::{ChannelLayout, Db, Instant, Lufs, SampleRate, Span};
+use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::normalize::Settings;
 use aulos_engine::announce::{
-    AnnouncementEnd, AnnouncementQueue, Layer, MAX_LENGTH, MAX_LIMITER_REDUCTION, MAX_QUEUE,
-    MAX_STALL, QueueEvent, QueueFull, headroom, matching_gain,
+    AnnouncementConfig, AnnouncementEnd, AnnouncementQueue, Chime, Layer, MAX_LENGTH,
+    MAX_LIMITER_REDUCTION, MAX_QUEUE, MAX_STALL, Priority, QueueEvent, QueueFull, SoundPart,
+    headroom, matching_gain,
 };
 use aulos_engine::generate::TestToneSource;
-use aulos_engine::loudness::Loudness;
+use aulos_engine::loudness::{Loudness, LoudnessMeter};
 use aulos_engine::source::{Pacing, RingSource, Source, SourceItem};
 use aulos_engine::station::StationHandle;
 use aulos_files::decode::FileDecodeOptions;
@@ -45,8 +47,11 @@ struct QueuedSound {
     /// The overlay that plays it, as a number on the station's output bus; `None` is the station.
     overlay: Option<u64>,
     layer: Layer,
+    priority: Priority,
     key: Option<String>,
     state: SoundState,
+    /// What became of the sound before it, while that may still fail.
+    lead: Option<SoundState>,
     has_begun: bool,
     is_replaced: bool,
 }
@@ -64,8 +69,15 @@ enum SoundState {
 struct OpenedSound {
     source: Box<dyn Source>,
     state: SoundState,
-    /// The result of measuring its loudness, if that is wanted.
-    loudness: Option<LatestReader<Option<Loudness>>>,
+    /// Its loudness, if that is wanted.
+    loudness: Option<SoundLoudness>,
+}
+
+/// The loudness of a sound.
+enum SoundLoudness {
+    /// The result of measuring it, which takes a while.
+    Measured(LatestReader<Option<Loudness>>),
+    Known(Loudness),
 }
 
 /// An announcement whose loudness is being measured.
@@ -74,12 +86,28 @@ struct PendingGain {
     id: u64,
     overlay: Option<u64>,
     layer: Layer,
-    duck: Db,
-    gain: Db,
-    /// The wanted loudness, and the true peak that it may have.
-    target: Lufs,
-    ceiling: Db,
+    part: SoundPart,
+    matching: Matching,
     loudness: LatestReader<Option<Loudness>>,
+}
+
+/// How an announcement is brought to a loudness.
+#[derive(Clone, Copy, Debug)]
+struct Matching {
+    target: Lufs,
+    /// The true peak that it may have.
+    ceiling: Db,
+    duck: Db,
+    /// On top of it.
+    gain: Db,
+}
+
+impl Matching {
+    /// The gain for a sound of this loudness.
+    fn gain(&self, loudness: &Loudness) -> Db {
+        let matching = matching_gain(loudness, self.target, self.ceiling, self.duck);
+        Db::new(matching.get() + self.gain.get())
+    }
 }
 
 impl StationAnnouncements {
@@ -93,7 +121,7 @@ impl StationAnnouncements {
         handle: &mut StationHandle,
         threads: &mut SoundThreads<'_>,
     ) -> Result<(), String> {
-        let Announcement { id, layer, ducking, gain, ref key, .. } = *announcement;
+        let Announcement { id, layer, priority, ducking, gain, ref key, .. } = *announcement;
         let is_replaced = |one: &QueuedSound| {
             let has_key = key.is_some() && one.key == *key;
             let is_same = one.overlay == overlay && one.layer == layer;
@@ -101,46 +129,72 @@ impl StationAnnouncements {
             !one.has_begun && is_same && (has_key || layer == Layer::Play)
         };
         let replaced = self.sounds.iter().filter(|one| is_replaced(one)).count();
-        let queued = queue(handle, overlay, layer)?.ids().count();
-        if queued.saturating_sub(replaced) >= MAX_QUEUE {
+        let queue_now = queue(handle, overlay, layer)?;
+        let queued = queue_now.ids().count();
+        if queued.saturating_sub(replaced) >= MAX_QUEUE && !queue_now.has_room(priority) {
             return Err(QueueFull.to_string());
         }
         let normalize = station.sound.normalize.as_ref().map(|it| &it.settings);
         let matching = matching(announcement, normalize, overlay.is_some());
         let dual_mono = normalize.is_some_and(|it| it.dual_mono);
-        let measured = matching.map(|_| (station.spec.layout, dual_mono));
+        let shape = (station.spec.layout, dual_mono);
+        let measured = matching.map(|_| shape);
         let OpenedSound { source, state, loudness } = match announcement.source {
             AnnouncementSource::TestTone(kind, length) => {
                 let block = station.spec.rate.frames(TONE_BLOCK);
                 OpenedSound::generated(TestToneSource::new(kind, length, station.spec, block))
             }
-            _ => threads.open(announcement, measured)?,
+            _ => threads.open(&announcement.source, (id, layer), measured)?,
+        };
+        let lead = match &announcement.lead {
+            None => None,
+            Some(AnnouncementLead::Chime) => Some(OpenedSound::chime(station.spec.rate, measured)),
+            Some(AnnouncementLead::Sound(sound)) => {
+                Some(threads.open(sound, (id, layer), measured)?)
+            }
         };
         for one in self.sounds.iter_mut().filter(|one| is_replaced(one)) {
             one.is_replaced = true;
             handle.cancel_announcement(one.id);
         }
         let queue = queue(handle, overlay, layer)?;
-        queue.add(id, source, ducking).map_err(|full| full.to_string())?;
-        match matching.zip(loudness) {
-            Some(((target, ceiling), loudness)) => {
-                queue.hold(id);
-                let duck = layer.duck(ducking.gain);
-                let pending =
-                    PendingGain { id, overlay, layer, duck, gain, target, ceiling, loudness };
-                self.pending.push(pending);
+        let (lead, lead_state, lead_loudness) = match lead {
+            Some(OpenedSound { source, state, loudness }) => (Some(source), Some(state), loudness),
+            None => (None, None, None),
+        };
+        let config = AnnouncementConfig { ducking, priority, lead };
+        queue.add_with(id, source, config).map_err(|full| full.to_string())?;
+        for (part, loudness) in [(SoundPart::Main, loudness), (SoundPart::Lead, lead_loudness)] {
+            match matching.zip(loudness) {
+                Some((matching, SoundLoudness::Measured(loudness))) => {
+                    queue.hold(id, part);
+                    self.pending.push(PendingGain { id, overlay, layer, part, matching, loudness });
+                }
+                Some((matching, SoundLoudness::Known(loudness))) => {
+                    queue.set_part_gain(id, part, matching.gain(&loudness));
+                }
+                None => queue.set_part_gain(id, part, gain),
             }
-            None => queue.set_gain(id, gain),
         }
-        let (key, has_begun) = (key.clone(), false);
-        let is_replaced = false;
-        self.sounds.push(QueuedSound { id, overlay, layer, key, state, has_begun, is_replaced });
+        self.sounds.push(QueuedSound {
+            id,
+            overlay,
+            layer,
+            priority,
+            key: key.clone(),
+            state,
+            lead: lead_state,
+            has_begun: false,
+            is_replaced: false,
+        });
         Ok(())
     }
 
-    /// Whether an overlay has sounds of this layer that have not ended.
-    pub(super) fn has_any(&self, overlay: u64, layer: Layer) -> bool {
-        self.sounds.iter().any(|one| one.overlay == Some(overlay) && one.layer == layer)
+    /// The highest priority of the sounds of this layer of an overlay that have not ended.
+    pub(super) fn highest(&self, overlay: u64, layer: Layer) -> Option<Priority> {
+        let all = self.sounds.iter();
+        let own = all.filter(|one| one.overlay == Some(overlay) && one.layer == layer);
+        own.map(|one| one.priority).max()
     }
 
     /// Cancels the sounds of an overlay.
@@ -154,15 +208,21 @@ impl StationAnnouncements {
     pub(super) fn update(&mut self, handle: &mut StationHandle) {
         self.pending.retain_mut(|one| {
             let Some(loudness) = *one.loudness.read() else { return true };
-            let matching = matching_gain(&loudness, one.target, one.ceiling, one.duck);
             if let Ok(queue) = queue(handle, one.overlay, one.layer) {
-                queue.set_gain(one.id, Db::new(matching.get() + one.gain.get()));
+                queue.set_part_gain(one.id, one.part, one.matching.gain(&loudness));
             }
             false
         });
-        for QueuedSound { id, state, .. } in &mut self.sounds {
+        for QueuedSound { id, overlay, layer, state, lead, .. } in &mut self.sounds {
             if state.is_unplayable() {
                 handle.cancel_announcement(*id);
+            }
+            if let Some(mut failed) = lead.take_if(SoundState::is_unplayable) {
+                let why = failed.problem().unwrap_or_default();
+                tracing::warn!(id, "the sound before an announcement is left out: {why}");
+                if let Ok(queue) = queue(handle, *overlay, *layer) {
+                    queue.remove_lead(*id);
+                }
             }
         }
     }
@@ -211,6 +271,7 @@ impl StationAnnouncements {
             (None, AnnouncementEnd::Played) => AnnouncementOutcome::Played,
             (None, AnnouncementEnd::Cancelled) => AnnouncementOutcome::Cancelled,
             (None, AnnouncementEnd::Replaced) => AnnouncementOutcome::Replaced,
+            (None, AnnouncementEnd::Interrupted) => AnnouncementOutcome::Interrupted,
             (None, AnnouncementEnd::TooLong) => AnnouncementOutcome::TooLong,
             (None, _) if has_begun => AnnouncementOutcome::Failed(format!(
                 "the sound stopped for more than {} s",
@@ -230,14 +291,14 @@ fn queue(
     handle.queue(overlay, layer).ok_or_else(|| "the overlay has been removed".to_owned())
 }
 
-/// The loudness to which an announcement is brought, and the true peak that it may have; none if it
-/// plays as loud as it is.
+/// The loudness to which an announcement is brought; none if it plays as loud as it is.
 fn matching(
     announcement: &Announcement,
     normalize: Option<&Settings>,
     is_overlay: bool,
-) -> Option<(Lufs, Db)> {
-    let share = headroom(announcement.layer.duck(announcement.ducking.gain)).get();
+) -> Option<Matching> {
+    let duck = announcement.layer.duck(announcement.ducking.gain);
+    let share = headroom(duck).get();
     let own = normalize.filter(|_| announcement.normalize).map(|settings| settings.target);
     let target = announcement.loudness.or(own)?;
     let ceiling = normalize.map_or_else(
@@ -248,7 +309,7 @@ fn matching(
         // On an overlay, the announcement is limited by itself, to its share of the ceiling.
         |settings| Db::new(settings.ceiling.get() + if is_overlay { share } else { 0.0 }),
     );
-    Some((target, ceiling))
+    Some(Matching { target, ceiling, duck, gain: announcement.gain })
 }
 
 impl OpenedSound {
@@ -258,7 +319,22 @@ impl OpenedSound {
         state: SoundState,
         loudness: Option<LatestReader<Option<Loudness>>>,
     ) -> Self {
-        Self { source: Box::new(RingSource::new(items, Pacing::OnDemand)), state, loudness }
+        let source = Box::new(RingSource::new(items, Pacing::OnDemand));
+        Self { source, state, loudness: loudness.map(SoundLoudness::Measured) }
+    }
+
+    /// The built-in chime, measured in a channel layout, with one channel counted as two equal ones
+    /// or not.
+    fn chime(rate: SampleRate, measured: Option<(ChannelLayout, bool)>) -> Self {
+        let loudness = measured.map(|(layout, dual_mono)| {
+            let make = if dual_mono { LoudnessMeter::dual_mono } else { LoudnessMeter::new };
+            let mut meter = make(rate, layout, MeterHistory::Histogram);
+            let samples = Chime::samples(rate).into_iter();
+            let in_each = |sample| std::iter::repeat_n(sample, layout.channels());
+            meter.push(&samples.flat_map(in_each).collect::<Vec<f32>>());
+            SoundLoudness::Known(meter.finish())
+        });
+        Self { source: Box::new(Chime::new(rate)), state: SoundState::Generated, loudness }
     }
 
     /// A sound that the station computes, as loud as it is.
@@ -297,14 +373,15 @@ pub(super) struct SoundThreads<'a> {
 }
 
 impl SoundThreads<'_> {
-    /// Starts to decode the sound of an announcement, and to measure it for this channel layout,
+    /// Starts to decode a sound of the announcement `id`, and to measure it for this channel layout,
     /// with one channel counted as two equal ones or not.
     fn open(
         &mut self,
-        announcement: &Announcement,
+        source: &AnnouncementSource,
+        (id, layer): (u64, Layer),
         measured: Option<(ChannelLayout, bool)>,
     ) -> Result<OpenedSound, String> {
-        let (path, spec) = match &announcement.source {
+        let (path, spec) = match source {
             AnnouncementSource::File(SourceConfig::File(file)) if !file.repeat => {
                 (&file.path, file.spec)
             }
@@ -312,7 +389,7 @@ impl SoundThreads<'_> {
                 return Err("the sound must be a file source without `repeat`".to_owned());
             }
             AnnouncementSource::Url(url, hosts) => {
-                let kind = match announcement.layer {
+                let kind = match layer {
                     Layer::Play => ClipKind::Streamed,
                     Layer::Announcement => ClipKind::Held,
                 };
@@ -329,7 +406,7 @@ impl SoundThreads<'_> {
         };
         let options = FileDecodeOptions { looped: false, raw: spec };
         let loudness = measured.map(|shape| {
-            let longest = match announcement.layer {
+            let longest = match layer {
                 Layer::Play => PLAY_MEASURED,
                 Layer::Announcement => MAX_LENGTH,
             };
@@ -337,7 +414,7 @@ impl SoundThreads<'_> {
             self.codecs.add(Box::new(meter));
             loudness
         });
-        let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
+        let (file, items, state) = FileSource::new(path.clone(), options, id);
         self.codecs.add(Box::new(file.with_report(crate::file_warnings::log)));
         Ok(OpenedSound::new(items, SoundState::File(state), loudness))
     }

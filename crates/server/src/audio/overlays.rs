@@ -6,16 +6,16 @@
 //! start after that, so that they are heard from the beginning.
 //!
 //! A client plays one rendition at a time: the announcements of an overlay wait while one of its
-//! clients is on another overlay. Mixing per client was rejected, because clients share chunks
-//! (`docs/decisions/chunk-log.md`). A play lasts for hours, so no announcement waits for its end: an
-//! overlay that only plays leaves its clients to one with announcements, and one for a group to one
-//! for a client.
+//! clients is on another overlay, unless that has only lower priorities. Mixing per client was
+//! rejected, because clients share chunks (`docs/decisions/chunk-log.md`). A play lasts for hours, so
+//! no announcement waits for its end: an overlay that only plays leaves its clients to one with
+//! announcements, and one for a group to one for a client.
 
 use std::sync::Arc;
 
 use aulos_control::backend::{AnnouncementTarget, ClientSound, TargetSessions};
 use aulos_core::{Instant, Span};
-use aulos_engine::announce::Layer;
+use aulos_engine::announce::{Layer, Priority};
 use aulos_engine::overlay::{MAX_OVERLAYS, Overlay};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station::StationHandle;
@@ -73,7 +73,7 @@ pub(super) fn move_sessions(inner: &mut AudioState, sessions: &TargetSessions<'_
         .iter_mut()
         .map(|overlay| {
             let wanted = wanted_sessions(inner, overlay, sessions, now);
-            (Rank::of(inner, overlay), wanted)
+            (Rank::of(overlay), wanted)
         })
         .collect();
     for at in 0..overlays.len() {
@@ -174,6 +174,8 @@ fn create(
         numbers,
         sessions: Vec::new(),
         is_waiting: true,
+        only_plays: false,
+        priority: Priority::DEFAULT,
         is_ended: false,
         ends_at: None,
     });
@@ -216,7 +218,11 @@ fn wanted_sessions(
     if found.is_none() {
         running.announcements.cancel_all(overlay.output_id, &mut running.handle);
     }
-    if Layer::ALL.iter().any(|layer| running.announcements.has_any(overlay.output_id, *layer)) {
+    let [play, announcement] =
+        Layer::ALL.map(|layer| running.announcements.highest(overlay.output_id, layer));
+    overlay.only_plays = play.is_some() && announcement.is_none();
+    overlay.priority = announcement.or(play).unwrap_or(overlay.priority);
+    if play.or(announcement).is_some() {
         overlay.ends_at = None;
     } else {
         // Clients hear the end when their buffer has passed.
@@ -231,17 +237,16 @@ fn wanted_sessions(
 enum Rank {
     GroupPlay,
     ClientPlay,
-    Announcement,
+    /// The highest priority of those that it has, or had: clients still hear the last one's end.
+    Announcement(Priority),
 }
 
 impl Rank {
-    fn of(inner: &mut AudioState, overlay: &RunningOverlay) -> Self {
-        let Some(running) = inner.station(overlay.station) else { return Self::Announcement };
-        let has = |layer| running.announcements.has_any(overlay.output_id, layer);
-        match (has(Layer::Play) && !has(Layer::Announcement), &overlay.target) {
-            (false, _) => Self::Announcement,
+    const fn of(overlay: &RunningOverlay) -> Self {
+        match (overlay.only_plays, &overlay.target) {
             (true, AnnouncementTarget::Client(_)) => Self::ClientPlay,
             (true, _) => Self::GroupPlay,
+            (false, _) => Self::Announcement(overlay.priority),
         }
     }
 }

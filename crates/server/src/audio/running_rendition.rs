@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use aulos_control::backend::{AnnouncementTarget, ClientSound};
 use aulos_core::Instant;
+use aulos_engine::announce::Priority;
 use aulos_engine::encode::CodecConfig;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 use aulos_proto::sendspin::SupportedFormat;
@@ -89,6 +90,10 @@ pub(super) struct RunningOverlay {
     pub(super) sessions: Vec<OverlaySession>,
     /// Its announcements wait for sessions to be moved.
     pub(super) is_waiting: bool,
+    /// It has plays and no announcements.
+    pub(super) only_plays: bool,
+    /// The highest priority of its announcements; after the last one, that of the last.
+    pub(super) priority: Priority,
     /// Its station has been replaced.
     pub(super) is_ended: bool,
     /// When its sessions are moved back, unless another announcement comes before.

@@ -190,7 +190,8 @@ async def test_announcement_is_heard(
     assert bell["title"] == "bell.wav"
 
     call = {"media_content_type": "music", "media_content_id": bell["media_content_id"]}
-    await do(hass, "play_media", room, **call, announce=True, extra={"volume": 100})
+    extra = {"volume": 100, "priority": 8, "chime": True}
+    await do(hass, "play_media", room, **call, announce=True, extra=extra)
     await until(lambda: peak(room_sound) > 4_000)
     assert peak(hall_sound) < 400, "the other client heard it"
     with pytest.raises(ServiceValidationError):

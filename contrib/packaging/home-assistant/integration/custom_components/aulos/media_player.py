@@ -56,7 +56,17 @@ _PLAYBACK = {
     "stopped": MediaPlayerState.IDLE,
 }
 # Keys of `extra` that an announcement takes.
-_ANNOUNCE_EXTRA = ("volume", "key", "duck_db", "release_s", "gain_db", "loudness_lufs")
+_ANNOUNCE_EXTRA = (
+    "volume",
+    "key",
+    "priority",
+    "chime",
+    "before",
+    "duck_db",
+    "release_s",
+    "gain_db",
+    "loudness_lufs",
+)
 
 
 async def async_setup_entry(
