@@ -85,7 +85,6 @@ mod rpc;
 mod schedule;
 mod sendspin;
 mod sendspin_mdns;
-mod sendspin_peers;
 mod sendspin_source;
 mod sipp;
 mod snapcast_source;

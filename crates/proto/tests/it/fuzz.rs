@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on their corpora, and on several seconds of seeded mutations.
+//! Runs the fuzz targets on their corpora, and on some seconds of seeded mutations.
 
 /// They are a library of their own for cargo-fuzz, which needs a C++ compiler.
 #[allow(unreachable_pub, dead_code, reason = "it is a library of its own")]
@@ -9,7 +9,7 @@ use crate::mutation::{corpus, run};
 use targets::TARGETS;
 
 /// Enough to reach every branch behind the length checks; one round takes a few microseconds.
-const ROUNDS: usize = 100_000;
+const ROUNDS: usize = 25_000;
 
 #[test]
 fn every_corpus_file_is_survived() {
