@@ -137,8 +137,7 @@ impl StationAnnouncements {
         let normalize = station.sound.normalize.as_ref().map(|it| &it.settings);
         let matching = matching(announcement, normalize, overlay.is_some());
         let dual_mono = normalize.is_some_and(|it| it.dual_mono);
-        let shape = (station.spec.layout, dual_mono);
-        let measured = matching.map(|_| shape);
+        let measured = matching.map(|_| (station.spec.layout, dual_mono));
         let OpenedSound { source, state, loudness } = match announcement.source {
             AnnouncementSource::TestTone(kind, length) => {
                 let block = station.spec.rate.frames(TONE_BLOCK);
@@ -146,22 +145,16 @@ impl StationAnnouncements {
             }
             _ => threads.open(&announcement.source, (id, layer), measured)?,
         };
-        let lead = match &announcement.lead {
-            None => None,
-            Some(AnnouncementLead::Chime) => Some(OpenedSound::chime(station.spec.rate, measured)),
-            Some(AnnouncementLead::Sound(sound)) => {
-                Some(threads.open(sound, (id, layer), measured)?)
-            }
-        };
+        let lead = announcement.lead.as_ref().map(|lead| match lead {
+            AnnouncementLead::Chime => Ok(OpenedSound::chime(station.spec.rate, measured)),
+            AnnouncementLead::Sound(sound) => threads.open(sound, (id, layer), measured),
+        });
+        let (lead, lead_state, lead_loudness) = OpenedSound::into_parts(lead.transpose()?);
         for one in self.sounds.iter_mut().filter(|one| is_replaced(one)) {
             one.is_replaced = true;
             handle.cancel_announcement(one.id);
         }
         let queue = queue(handle, overlay, layer)?;
-        let (lead, lead_state, lead_loudness) = match lead {
-            Some(OpenedSound { source, state, loudness }) => (Some(source), Some(state), loudness),
-            None => (None, None, None),
-        };
         let config = AnnouncementConfig { ducking, priority, lead };
         queue.add_with(id, source, config).map_err(|full| full.to_string())?;
         for (part, loudness) in [(SoundPart::Main, loudness), (SoundPart::Lead, lead_loudness)] {
@@ -321,6 +314,16 @@ impl OpenedSound {
     ) -> Self {
         let source = Box::new(RingSource::new(items, Pacing::OnDemand));
         Self { source, state, loudness: loudness.map(SoundLoudness::Measured) }
+    }
+
+    /// Its source, state and loudness, if there is one.
+    fn into_parts(
+        sound: Option<Self>,
+    ) -> (Option<Box<dyn Source>>, Option<SoundState>, Option<SoundLoudness>) {
+        match sound {
+            Some(Self { source, state, loudness }) => (Some(source), Some(state), loudness),
+            None => (None, None, None),
+        }
     }
 
     /// The built-in chime, measured in a channel layout, with one channel counted as two equal ones
