@@ -131,6 +131,7 @@ pub(super) fn submit(
         is_playing: false,
     };
     all.add(entry.clone());
+    context.control.sound_added.notify_one();
     context.push_effects(Effects { is_shown: true, ..Effects::default() });
     Ok(entry)
 }

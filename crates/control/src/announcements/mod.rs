@@ -3,6 +3,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod plays;
+pub(crate) mod start;
 pub(crate) mod test_tone;
 
 use aulos_engine::announce::{Ducking, Layer, Priority};

@@ -72,6 +72,7 @@ pub(crate) fn test_tone(context: &mut CallContext<'_>, params: &Params<'_>) -> M
         ducking,
         is_playing,
     });
+    context.control.sound_added.notify_one();
     context.push_effects(Effects { is_shown: true, ..Effects::default() });
     Ok(json!({ "id": id, "station": shown, "kind": name, "seconds": seconds }).into())
 }

@@ -33,6 +33,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use crate::access::{AccessControl, Credentials, Login, LoginError, Role};
+use crate::announcements::start::spawn_tasks;
 use crate::announcements::{Announcements, sessions};
 use crate::backend::{Hello, ProgrammeEvent, ReactorEvent, StationPosition};
 use crate::clients::Clients;
@@ -91,6 +92,7 @@ impl Control {
             discovered_servers,
             cluster,
             tasks_changed: Notify::new(),
+            sound_added: Notify::new(),
             backend,
             host,
             started: clock.now(),
@@ -221,9 +223,7 @@ impl Control {
                 stations.get(number).map(|slot| slot.station.name.clone())
             });
         });
-        for task in self.backend.take_background_tasks() {
-            tokio::spawn(task);
-        }
+        spawn_tasks(&*self.backend);
         self.statistics.set_ticked(now);
     }
 
@@ -251,7 +251,7 @@ impl Control {
     }
 
     /// Handles what has happened in the audio since the last call.
-    fn handle_audio(&self, subjects: &mut Subjects) {
+    pub(crate) fn handle_audio(&self, subjects: &mut Subjects) {
         for event in self.backend.programme_events() {
             let effects = match event {
                 ProgrammeEvent::Switched(number, switch) => {

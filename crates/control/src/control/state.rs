@@ -49,6 +49,9 @@ pub struct Control {
     /// Notified when the tasks that run beside the control plane have to be updated: after a
     /// reload, and when a call adds or removes a stream with a control script.
     pub tasks_changed: Notify,
+    /// Notified when a call adds an announcement or a play: [`start_sounds`](crate::start_sounds) is
+    /// to be called often for [`SOUND_START_TIME`](crate::SOUND_START_TIME).
+    pub sound_added: Notify,
     pub(crate) backend: Arc<dyn AudioBackend>,
     /// The machine that the server runs on.
     pub host: HostInfo,

@@ -14,6 +14,7 @@ use aulos_rt::ring::Consumer;
 use super::connection_limiter::AddressPermit;
 use super::event::SessionId;
 use super::greeting::Greeting;
+use super::moves::PendingMoves;
 use super::peer::SendspinSocket;
 use super::srt_push::SrtPush;
 use super::stations::StationDescriptor;
@@ -49,6 +50,7 @@ pub(super) enum ReactorCommand {
         session: SessionId,
         from: usize,
         to: usize,
+        pending: PendingMoves,
     },
     Refuse(SessionId, Refusal),
     Kick(SessionId),

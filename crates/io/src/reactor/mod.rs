@@ -12,6 +12,7 @@ mod greeting;
 mod listener_session;
 mod mailbox;
 mod media_stream;
+mod moves;
 mod outbox;
 mod peer;
 mod push;
@@ -46,6 +47,7 @@ pub use event::{ConnectionHealth, EventSink, ReactorEvent, SessionEndCause, Sess
 pub use greeting::Greeting;
 pub use listener_session::ListenerSession;
 pub use media_stream::MediaStream;
+pub use moves::PendingMoves;
 pub use peer::SendspinSocket;
 pub use push::{PushMonitor, PushReporter, push_channel};
 pub use srt_push::{SrtPush, SrtPushMonitor, SrtPushProgress};
@@ -228,12 +230,26 @@ impl ReactorPool {
     }
 
     /// Lets a session that plays `from` continue on `to`, another rendition of the same station
-    /// with the same times: no chunk is missed or doubled, and no codec header is sent. It does so
-    /// once `to` has the next chunk of the session. If the codec headers differ, it joins `to` as
-    /// with [`Self::set_station`]; if it does not play `from`, nothing happens. False as above.
+    /// with the same times: no chunk is missed or doubled, and no codec header is sent. It gets the
+    /// first chunk that `to` has and it has not, and all later ones, from there. If the codec headers
+    /// differ, it joins `to` as with [`Self::set_station`]; if it does not play `from`, nothing
+    /// happens. False as above.
     #[must_use]
     pub fn continue_on(&self, session: SessionId, from: usize, to: usize) -> bool {
-        self.post(session, ReactorCommand::ContinueOn { session, from, to })
+        self.continue_counted(session, from, to, &PendingMoves::default())
+    }
+
+    /// As [`Self::continue_on`]; `moves` counts it until the session has moved, or never will.
+    #[must_use]
+    pub fn continue_counted(
+        &self,
+        session: SessionId,
+        from: usize,
+        to: usize,
+        moves: &PendingMoves,
+    ) -> bool {
+        let pending = moves.clone();
+        self.post(session, ReactorCommand::ContinueOn { session, from, to, pending })
     }
 
     /// Sets the answer to a client's Hello, or resets it to the default. Each reactor answers the

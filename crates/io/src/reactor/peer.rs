@@ -19,6 +19,7 @@ use aulos_proto::snap::wire::ServerSettings;
 use super::connection::{MediaConnection, session_end_cause};
 use super::connection_limiter::AddressPermit;
 use super::greeting::Greeting;
+use super::moves::Continuation;
 use super::outbox::{ChunkFraming, Outbox, WriteStatus};
 use super::send_wheel::TICK;
 use super::stations::{ReactorStation, ZERO_COPY_GRACE};
@@ -43,7 +44,7 @@ pub(super) struct Peer {
     authorized: bool,
     pub(super) station: Option<usize>,
     /// The station on which it continues once that has its next chunk.
-    pub(super) continues_on: Option<usize>,
+    pub(super) continues_on: Option<Continuation>,
     latency: Span,
     link: Link,
     outbox: Outbox,
@@ -300,7 +301,8 @@ impl Peer {
         let chunk = from.descriptor.chunk;
         let next = self.cursor.and_then(|cursor| from.log.timestamp_at(cursor, chunk));
         if let Some(cursor) = next.and_then(|next| to.log.cursor_at(next, chunk)) {
-            (self.station, self.cursor, self.continues_on) = (Some(station), Some(cursor), None);
+            (self.station, self.cursor) = (Some(station), Some(cursor));
+            self.continues_on = None;
         }
     }
 

@@ -3,6 +3,7 @@
 mod accept;
 mod entity;
 mod health;
+mod moves;
 mod socket;
 mod stations;
 
@@ -20,6 +21,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::connection_limiter::{AddressLimits, ConnectionLimiter};
 use super::greeting::{Greeting, GreetingTable};
 use super::mailbox::{Inbox, Mailbox, ReactorCommand};
+use super::moves::Continuation;
 use super::peer::{Peer, PeerEvent, SendspinSocket};
 use super::send_wheel::SendWheel;
 use super::srt_push::SrtPush;
@@ -62,6 +64,10 @@ pub(super) struct Reactor {
     next_health_check: usize,
     /// Sessions that receive history, in the order of their next slices.
     catch_up_queue: VecDeque<u64>,
+    /// Peers that continue on another rendition, and until when they are looked after between their
+    /// turns.
+    moving: Vec<(u64, Instant)>,
+    next_move: Instant,
     /// A peer has connected or sent its Hello since the last poll.
     has_new_peers: bool,
     scratch: Vec<u8>,
@@ -107,6 +113,8 @@ impl Reactor {
             next_mailbox: index,
             next_health_check: 0,
             catch_up_queue: VecDeque::new(),
+            moving: Vec::new(),
+            next_move: now,
             has_new_peers: false,
             scratch: vec![0; 16 * 1_024],
             peer_events: Vec::new(),
@@ -157,7 +165,8 @@ impl Reactor {
         let feeders = self.feeders.iter().map(|(at, _)| *at).min();
         let pushes = self.srt_pushes.iter().map(|push| push.due).min();
         let idle = self.next_drain.min(self.next_maintenance);
-        [self.wheel.poll_timeout(), feeders, pushes, self.acceptors_paused_until]
+        let moves = (!self.moving.is_empty()).then_some(self.next_move);
+        [self.wheel.poll_timeout(), feeders, pushes, self.acceptors_paused_until, moves]
             .into_iter()
             .flatten()
             .fold(idle, Instant::min)
@@ -177,6 +186,9 @@ impl Reactor {
             self.pump(token, usize::MAX, true);
         }
         self.due = due;
+        if !self.moving.is_empty() && self.next_move <= now {
+            self.hurry_moves(now);
+        }
         self.feeders.retain_mut(|(at, feeder)| {
             if *at > now {
                 return true;
@@ -289,8 +301,8 @@ impl Reactor {
                 self.with_peer(session, |peer, _| peer.set_settings(settings));
             }
             ReactorCommand::SetStation(session, station) => self.join_station(session, station),
-            ReactorCommand::ContinueOn { session, from, to } => {
-                self.continue_session(session, from, to);
+            ReactorCommand::ContinueOn { session, from, to, pending } => {
+                self.continue_session(session, from, Continuation::new(to, pending), now);
             }
             ReactorCommand::Refuse(session, refusal) => {
                 self.with_peer(session, |peer, _| peer.refuse(refusal));
@@ -459,10 +471,13 @@ impl Reactor {
     /// Sends one peer what is due; `on_turn` when the wheel has called it.
     fn pump(&mut self, token: u64, limit: usize, on_turn: bool) {
         let now = SystemClock::now();
+        self.continue_pending(token);
         let (result, wait, phase, scheduled) = match self.entities.get_mut(token) {
             Some(ReactorEntity::Peer(peer)) => {
                 let tap = peer.station.and_then(|station| self.stations.get(station));
                 let (before, lagged) = (peer.chunks, peer.lagged);
+                // The chunk after it may be the first one of the rendition on which it continues.
+                let limit = if peer.continues_on.is_some() { ONE_CHUNK } else { limit };
                 let result = peer.pump(tap, now, limit);
                 self.stats.chunks_sent += peer.chunks - before;
                 self.stats.chunks_lagged += peer.lagged - lagged;
@@ -620,6 +635,8 @@ const IDLE_FEEDER_INTERVAL: Span = Span::from_millis(50);
 /// History goes out in slices of about this size; the next follows when the kernel has sent the
 /// last. The first one is short, so that many new clients are answered quickly.
 const SLICE_BYTES: usize = 16 * 1_024;
+/// No slice is smaller than a chunk.
+const ONE_CHUNK: usize = 1;
 const FIRST_SLICE_BYTES: usize = 2 * 1_024;
 
 /// Slices per poll, usually and while clients are connecting.

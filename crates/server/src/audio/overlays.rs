@@ -2,8 +2,8 @@
 //!
 //! An overlay is created for the first announcement of its target and ended after the last. Its
 //! chunks have the times of the station's own, so its clients continue on it, and back, without a
-//! missing or doubled chunk. That takes until their next turn to be sent to; its announcements
-//! start after that, so that they are heard from the beginning.
+//! missing or doubled chunk. Its announcements start when all of them have moved, so that they are
+//! heard from the beginning.
 //!
 //! A client plays one rendition at a time: the announcements of an overlay wait while one of its
 //! clients is on another overlay, unless that has only lower priorities. Mixing per client was
@@ -20,10 +20,10 @@ use aulos_engine::overlay::{MAX_OVERLAYS, Overlay};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station::StationHandle;
 use aulos_io::SystemClock;
-use aulos_io::reactor::StationDescriptor;
+use aulos_io::reactor::{PendingMoves, StationDescriptor};
 
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
-use super::renditions::client_sounds::{self, MOVE_TIME};
+use super::renditions::client_sounds;
 use super::renditions::{self, LINGER};
 use super::running_rendition::{OverlaySession, RenditionKind, RunningOverlay, RunningRendition};
 use super::state::AudioState;
@@ -96,8 +96,9 @@ pub(super) fn move_sessions(inner: &mut AudioState, sessions: &TargetSessions<'_
                 continue;
             }
             if let Some(number) = overlay.number(&one.sound)
-                && inner.context.continue_on(one.session, base, number)
+                && inner.context.continue_counted(one.session, base, number, &overlay.moves)
             {
+                overlay.moved_by = now + MOVE_TIME;
                 overlay.sessions.push(one);
             }
         }
@@ -173,6 +174,8 @@ fn create(
         output_id,
         numbers,
         sessions: Vec::new(),
+        moves: PendingMoves::default(),
+        moved_by: Instant::ZERO,
         is_waiting: true,
         only_plays: false,
         priority: Priority::DEFAULT,
@@ -288,16 +291,16 @@ fn release(inner: &AudioState, overlay: &mut RunningOverlay, wanted: &[OverlaySe
     });
 }
 
-/// Lets announcements start once every client has been moved.
+/// Lets announcements start once every client has moved, apart from those whose connection is
+/// blocked.
 fn start(inner: &mut AudioState, overlay: &mut RunningOverlay, waits: bool, now: Instant) {
-    if overlay.is_ended || overlay.is_waiting == waits && !waits {
+    let waits = waits || (now < overlay.moved_by && !overlay.moves.is_done());
+    if overlay.is_ended || overlay.is_waiting == waits {
         return;
     }
     overlay.is_waiting = waits;
     let Some(running) = inner.station(overlay.station) else { return };
-    let chunk = running.channel.chunk;
-    let time = (!waits).then(|| now + MOVE_TIME + chunk + chunk);
-    start_at(&mut running.handle, overlay.output_id, time);
+    start_at(&mut running.handle, overlay.output_id, (!waits).then_some(now));
 }
 
 /// Lets the sounds of an overlay start at this time.
@@ -331,3 +334,7 @@ fn sessions_of(
     });
     Some(sessions.collect())
 }
+
+/// The longest wait for clients to move. They move with the next chunk, apart from one whose
+/// connection is blocked or whose buffer is full.
+const MOVE_TIME: Span = Span::from_millis(200);

@@ -7,7 +7,7 @@ use aulos_control::backend::{AnnouncementTarget, ClientSound};
 use aulos_core::Instant;
 use aulos_engine::announce::Priority;
 use aulos_engine::encode::CodecConfig;
-use aulos_io::reactor::{SessionId, StationDescriptor};
+use aulos_io::reactor::{PendingMoves, SessionId, StationDescriptor};
 use aulos_proto::sendspin::SupportedFormat;
 
 /// A running rendition.
@@ -88,6 +88,10 @@ pub(super) struct RunningOverlay {
     pub(super) numbers: Vec<(ClientSound, usize)>,
     /// The sessions that have been moved to it.
     pub(super) sessions: Vec<OverlaySession>,
+    /// Those of them that have not moved yet.
+    pub(super) moves: PendingMoves,
+    /// When its announcements wait no longer for them.
+    pub(super) moved_by: Instant,
     /// Its announcements wait for sessions to be moved.
     pub(super) is_waiting: bool,
     /// It has plays and no announcements.

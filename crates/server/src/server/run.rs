@@ -11,10 +11,10 @@ use aulos_config::ResolvedConfig;
 use aulos_control::backend::{AudioBackend, ListenPolicy, ListenSink, ReactorEvent, RelayControl};
 use aulos_control::cluster::{ClusterHandle, StatusRequest};
 use aulos_control::{
-    Clock, ConfigLoader, Control, ControlOptions, ControlParts, HISTORY_QUEUE, HostInfo, TICK,
-    registry_for, serve_cluster,
+    Clock, ConfigLoader, Control, ControlOptions, ControlParts, HISTORY_QUEUE, HostInfo,
+    SOUND_START_STEP, SOUND_START_TIME, TICK, registry_for, serve_cluster, start_sounds,
 };
-use aulos_core::Span;
+use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -114,7 +114,7 @@ pub async fn run(
     let (last_save, stopped) = oneshot::channel();
     let saver = tokio::spawn(save_changes(Arc::clone(&control), Saver::start(dir)?, stopped));
     start_blocking_threads(&control.config());
-    let mut ticks = delayed_interval(TICK);
+    let mut ticks = ControlTicks::new();
     tokio::pin!(stop);
     supervisor.notify_ready(&summary(&control));
     let mut heartbeat = Heartbeat::new(&supervisor);
@@ -124,7 +124,7 @@ pub async fn run(
             // In this loop and not in a task of its own, because the heartbeat proves that the loop
             // runs.
             () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
-            _ = ticks.tick() => control.tick(),
+            () = ticks.work(&control) => {}
             Some(event) = events.recv() => handle_events(&control, event, &mut events).await,
             Some(()) = reload_requests.recv() => reload(&control, &supervisor),
             () = control.tasks_changed.notified() => {
@@ -144,6 +144,34 @@ pub async fn run(
     let last_save = timeout(FINAL_SAVE_TIMEOUT, saver);
     tokio::join!(last_save, hooks.end(), history::finish(history_requests.0)).0.ok();
     Ok(())
+}
+
+/// When the control plane does its regular work.
+struct ControlTicks {
+    ticks: Interval,
+    /// The start of sounds, for some time after a call that adds one.
+    steps: Interval,
+    steps_until: Instant,
+}
+
+impl ControlTicks {
+    fn new() -> Self {
+        let (ticks, steps) = (delayed_interval(TICK), delayed_interval(SOUND_START_STEP));
+        Self { ticks, steps, steps_until: SystemClock::now() }
+    }
+
+    /// Waits for the next work, and does it. Nothing is lost if the future is dropped.
+    async fn work(&mut self, control: &Control) {
+        tokio::select! {
+            _ = self.ticks.tick() => control.tick(),
+            _ = self.steps.tick(), if SystemClock::now() < self.steps_until => {
+                start_sounds(control);
+            }
+            () = control.sound_added.notified() => {
+                self.steps_until = SystemClock::now() + SOUND_START_TIME;
+            }
+        }
+    }
 }
 
 /// Tasks that follow the configuration.

@@ -28,6 +28,11 @@ impl ReactorEntity {
         matches!(self, Self::Peer(peer) if peer.connection.is_handshaking())
     }
 
+    /// Whether it is on its way to another rendition.
+    pub(super) fn is_moving(&self) -> bool {
+        matches!(self, Self::Peer(peer) if peer.continues_on.is_some())
+    }
+
     pub(super) fn take_counts(&mut self) -> SendCounts {
         match self {
             Self::Acceptor(_) => SendCounts::default(),

@@ -50,7 +50,7 @@ impl Reactor {
             if let Some(ReactorEntity::Peer(peer)) = self.entities.get_mut(token)
                 && peer.station == Some(station)
             {
-                let station = peer.continues_on.unwrap_or(station);
+                let station = peer.continues_on.as_ref().map_or(station, |next| next.station);
                 let session = SessionId::new(self.index, token);
                 self.with_peer(session, |peer, taps| match taps.get(station) {
                     Some(tap) => peer.join(station, tap),
@@ -58,45 +58,6 @@ impl Reactor {
                 });
                 self.pump(token, SLICE_BYTES, false);
             }
-        }
-    }
-
-    /// Lets a session of `from` continue on `to` as soon as that is possible.
-    pub(super) fn continue_session(&mut self, session: SessionId, from: usize, to: usize) {
-        let token = session.token();
-        match self.entities.get_mut(token) {
-            Some(ReactorEntity::Peer(peer)) if peer.station == Some(from) => {
-                peer.continues_on = (from != to).then_some(to);
-            }
-            // It is to stay where it still is.
-            Some(ReactorEntity::Peer(peer))
-                if peer.station == Some(to) && peer.continues_on == Some(from) =>
-            {
-                peer.continues_on = None;
-                return;
-            }
-            _ => return,
-        }
-        let header = |station: usize| Some(&self.stations.get(station)?.descriptor.codec_header);
-        if header(from) == header(to) {
-            self.continue_pending(token);
-        } else {
-            self.join_station(session, to);
-        }
-    }
-
-    /// Moves a peer to the station on which it is to continue, if that has its next chunk.
-    pub(super) fn continue_pending(&mut self, token: u64) {
-        let Some(ReactorEntity::Peer(peer)) = self.entities.get_mut(token) else { return };
-        let (Some(from), Some(to)) = (peer.station, peer.continues_on) else { return };
-        // In this order, so that the second log is not behind where its chunks come first.
-        for station in [from, to] {
-            if let Some(tap) = self.stations.get_mut(station) {
-                tap.drain();
-            }
-        }
-        if let (Some(old), Some(new)) = (self.stations.get(from), self.stations.get(to)) {
-            peer.continue_on(old, to, new);
         }
     }
 
@@ -130,7 +91,7 @@ impl Reactor {
         for token in tokens {
             match self.entities.get_mut(token) {
                 Some(ReactorEntity::Peer(peer)) if peer.station == Some(station) => {
-                    match peer.continues_on {
+                    match peer.continues_on.as_ref().map(|next| next.station) {
                         Some(next) => {
                             self.join_station(SessionId::new(self.index, token), next);
                         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use aulos_core::{Block, Codec, Instant, SampleSpec, Span};
 use aulos_engine::encode::{EncodeError, Encoder};
-use aulos_engine::fanout::Demand;
+use aulos_engine::fanout::{Demand, TimedChunk};
 use aulos_engine::input::Input;
 use aulos_engine::input::InputConfig;
 use aulos_engine::rendition::Rendition;
@@ -20,7 +20,8 @@ use aulos_engine::source::{Pacing, PullResult, Source};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::switch::SwitchConfig;
 use aulos_io::reactor::{
-    EventSink, Greeting, ReactorEvent, ReactorPool, SessionEndCause, SessionId, StationDescriptor,
+    EventSink, Greeting, PendingMoves, ReactorEvent, ReactorPool, SessionEndCause, SessionId,
+    StationDescriptor,
 };
 use aulos_io::{SystemClock, Workers};
 use aulos_proto::snap::client::{self, ClientOutput, SnapcastClient};
@@ -28,7 +29,7 @@ use aulos_proto::snap::session::CloseReason;
 use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{self, Auth, Hello, ServerSettings};
 use aulos_rt::Pool;
-use aulos_rt::ring::ring;
+use aulos_rt::ring::{Consumer, ring};
 
 const SPEC: SampleSpec = SampleSpec::DEFAULT;
 
@@ -172,15 +173,23 @@ impl TestServer {
 
     /// Adds a rendition that marks its samples; returns its number on the station.
     fn add_rendition(&mut self, header: Arc<[u8]>) -> u64 {
+        self.add_observed_rendition(header).0
+    }
+
+    /// The same, and what it encodes.
+    fn add_observed_rendition(&mut self, header: Arc<[u8]>) -> (u64, Consumer<TimedChunk>) {
         let channel = StationDescriptor { codec_header: header, ..self.channel.clone() };
         let context = self.control.context.lock().unwrap();
         let context = context.as_ref().unwrap();
-        let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
+        let (mut outputs, taps): (Vec<_>, Vec<_>) =
+            (0..context.reactors()).map(|_| ring(64)).unzip();
         context.add_station(&channel, taps);
+        let (output, encoded) = ring(64);
+        outputs.push(output);
         let pool = Pool::new(256, || Vec::with_capacity(8_192));
         let encoder = Box::new(PcmEncoder(MARK));
         let rendition = Rendition::new(encoder, pool, outputs, wire::write_chunk_header);
-        self.handle.add_output(rendition).unwrap()
+        (self.handle.add_output(rendition).unwrap(), encoded)
     }
 
     fn continue_on(&self, session: SessionId, from: usize, to: usize) {
@@ -398,6 +407,46 @@ fn a_session_continues_on_another_rendition_without_a_missing_or_doubled_chunk()
     other.run(Span::from_millis(100));
     other.assert_continuous();
     assert!(other.marks.iter().all(|mark| *mark == 0));
+    server.stop();
+}
+
+#[test]
+fn a_session_that_has_moved_gets_all_that_its_rendition_encodes_from_then_on() {
+    let mut server = TestServer::start();
+    let mut player = TestClient::connect(server.address, "one");
+    player.run(Span::from_millis(300));
+    let session = server.session_of("one");
+    let header = Arc::clone(&server.channel.codec_header);
+    for round in 1..=8 {
+        let (number, mut encoded) = server.add_observed_rendition(Arc::clone(&header));
+        let moves = PendingMoves::default();
+        {
+            let context = server.control.context.lock().unwrap();
+            let context = context.as_ref().unwrap();
+            assert!(context.continue_counted(session, 0, round, &moves));
+            assert!(context.continue_counted(session, 99, round, &moves), "no such station");
+        }
+        while !moves.is_done() {
+            player.run(Span::from_millis(1));
+        }
+        let before: Vec<_> = std::iter::from_fn(|| encoded.pop()).collect();
+        player.run(Span::from_millis(200));
+        let after = encoded.pop().unwrap().timestamp;
+        let first = before.first().map_or(after, |chunk| chunk.timestamp);
+        server.continue_on(session, round, 0);
+        player.run(Span::from_millis(37 + 10 * i64::try_from(round).unwrap()));
+        server.handle.remove_output(number);
+        let chunks = || player.timestamps.iter().zip(&player.marks);
+        let of_rendition: Vec<_> =
+            chunks().filter(|(at, mark)| **mark == MARK && **at >= first).collect();
+        let [begin, end] = [0, of_rendition.len() - 1].map(|at| *of_rendition[at].0);
+        assert!(begin <= after, "what came after the move is missing");
+        assert!(begin - first <= Span::from_millis(20), "it moved late: {}", begin - first);
+        assert!(
+            chunks().filter(|(at, _)| (begin..=end).contains(at)).all(|(_, mark)| *mark == MARK)
+        );
+    }
+    player.assert_continuous();
     server.stop();
 }
 

@@ -294,7 +294,7 @@ fn begin_fade(inner: &mut AudioState, at: usize) {
 }
 
 /// The longest time between two sends to a client, with a margin; two chunks come on top.
-pub(in crate::audio) const MOVE_TIME: Span = Span::from_millis(150);
+const MOVE_TIME: Span = Span::from_millis(150);
 
 /// How long a new rendition with filters runs before a client continues on it: what a session may
 /// be behind, and the time constants of usual bands.
