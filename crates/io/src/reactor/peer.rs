@@ -331,6 +331,8 @@ impl Peer {
         };
         if !self.link.is_ready_for_audio() {
             self.cursor = Some(tap.first_playable(now, self.sending_window(tap)));
+            // It waits for its turn on the wheel; a slice of nothing would follow the other.
+            self.catching_up = false;
             self.flush()?;
             return Ok(true);
         }
