@@ -70,6 +70,8 @@ libraries! {
     Syom = "syom", "codec_panics_syom";
     /// Tags of files.
     Lofty = "lofty", "codec_panics_lofty";
+    /// Pictures.
+    Image = "image", "codec_panics_image";
 }
 
 /// A library panicked. What it was working on has to be dropped.

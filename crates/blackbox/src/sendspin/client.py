@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A Sendspin client of aiosendspin: a player, controller and display.
 
+Every picture that a channel shows becomes an event (`artwork`), decoded by Pillow.
+
 Every chunk becomes an event when it arrives (`chunk`: server's timestamp, frames, CRC-32 of the
 decoded samples) and another shortly before it sounds (`play`: its time on CLOCK_MONOTONIC by
 aiosendspin's own clock filter). The decoded samples go to a file, in the order of arrival:
@@ -10,6 +12,7 @@ interleaved little-endian integers of the stream's width.
 import argparse
 import asyncio
 import dataclasses
+import io
 import zlib
 from pathlib import Path
 
@@ -18,9 +21,18 @@ from aiohttp import web
 from aiosendspin.audio.codecs import create_decoder
 from aiosendspin.client import ClientListener, SendspinClient
 from aiosendspin.client import listener as listening
+from aiosendspin.models.artwork import ArtworkChannel
 from aiosendspin.models.core import DeviceInfo
 from aiosendspin.models.player import ClientHelloPlayerSupport, SupportedAudioFormat
-from aiosendspin.models.types import AudioCodec, GoodbyeReason, MediaCommand, PlayerCommand, Roles
+from aiosendspin.models.types import (
+    ArtworkSource,
+    AudioCodec,
+    GoodbyeReason,
+    MediaCommand,
+    PictureFormat,
+    PlayerCommand,
+    Roles,
+)
 from aiosendspin.noise import pairing_token
 from aiosendspin.noise.keys import generate_psk, psk_id_for
 from aiosendspin.noise.session import NoiseCipherSuite
@@ -29,6 +41,7 @@ from aiosendspin.noise.trust_store import (
     InMemoryClientPairingStore,
     PairingPsk,
 )
+from PIL import Image
 from zeroconf import ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
@@ -61,6 +74,7 @@ def arguments():
     parser.add_argument("--unpaired", action="store_true", help="offer unpaired access")
     parser.add_argument("--roles", default="player,controller,metadata")
     parser.add_argument("--format", action="append", metavar="CODEC:RATE:BITS:CHANNELS")
+    parser.add_argument("--artwork", action="append", metavar="SOURCE:FORMAT:WIDTH:HEIGHT")
     parser.add_argument("--capacity", type=int, default=4_000_000, help="bytes of the buffer")
     parser.add_argument("--delay", type=float, default=0, help="milliseconds of output delay")
     parser.add_argument("--lead", type=float, default=250, help="required_lead_time_ms")
@@ -80,6 +94,37 @@ def parse_format(text):
         sample_rate=int(rate),
         bit_depth=int(bits),
     )
+
+
+def parse_channel(text):
+    source, picture_format, width, height = text.split(":")
+    prefix = "" if MAJOR >= 10 else "media_"
+    size = {f"{prefix}width": int(width), f"{prefix}height": int(height)}
+    return ArtworkChannel(ArtworkSource(source), PictureFormat(picture_format), **size)
+
+
+def artwork_of(options):
+    """What the client says of its channels: in its state, or in the first dialect in its hello."""
+    channels = [parse_channel(text) for text in options.artwork or []]
+    if MAJOR >= 10:
+        return {"artwork_channels": channels or None}
+    from aiosendspin.models.artwork import ClientHelloArtworkSupport
+
+    return {"artwork_support": ClientHelloArtworkSupport(channels) if channels else None}
+
+
+def on_artwork(channel, data):
+    values = {}
+    if data:
+        with Image.open(io.BytesIO(data)) as image:
+            values = {"format": image.format, "width": image.width, "height": image.height}
+            pixels = image.convert("RGB")
+            places = [(x, y) for y in range(4) for x in range(4)]
+            values["pixels"] = [
+                pixels.getpixel(((2 * x + 1) * image.width // 8, (2 * y + 1) * image.height // 8))
+                for x, y in places
+            ]
+    emit("artwork", channel=channel, bytes=len(data), **values)
 
 
 class Player:
@@ -116,6 +161,7 @@ class Player:
             state_supported_commands=accepted or [PlayerCommand.SET_STATIC_DELAY],
             clock=MonotonicClock(),
             cipher_suite=NoiseCipherSuite(options.suite),
+            **artwork_of(options),
             **delay,
         )
         client.add_group_update_listener(lambda payload: emit("group", **plain(payload)))
@@ -124,6 +170,7 @@ class Player:
         client.add_stream_start_listener(self.on_stream_start)
         client.add_stream_end_listener(lambda roles: self.on_stream_end("stream_end", roles))
         client.add_stream_clear_listener(lambda roles: self.on_stream_end("stream_clear", roles))
+        client.add_artwork_listener(on_artwork)
         client.add_audio_chunk_listener(self.on_chunk)
         client.add_server_command_listener(self.on_command)
         client.add_disconnect_listener(lambda: emit("disconnected"))
@@ -212,6 +259,9 @@ class Player:
                 await client.send_group_command(MediaCommand(command.pop("command")), **command)
             case "leave":
                 await client._admitted_connection.send_leave()
+            case "channels":
+                channels = [parse_channel(text) for text in command["channels"]]
+                await client.set_artwork_channels(channels)
             case "format":
                 await client.set_preferred_format(parse_format(command["format"]))
             case "clock":

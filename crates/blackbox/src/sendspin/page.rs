@@ -21,7 +21,8 @@ pub struct SendspinPage {
 
 impl SendspinPage {
     /// Opens the page in a browser (`chromium`) and connects it to a server, `ws://…`.
-    /// `codecs` is a list like `flac,pcm`, the best first.
+    /// `codecs` is a list like `flac,pcm`, the best first; with `&artwork=jpeg:80:60` behind it the
+    /// page shows pictures of this format and size.
     ///
     /// # Errors
     /// If the browser does not start.

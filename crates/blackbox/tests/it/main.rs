@@ -84,6 +84,7 @@ mod retry;
 mod rpc;
 mod schedule;
 mod sendspin;
+mod sendspin_artwork;
 mod sendspin_mdns;
 mod sendspin_source;
 mod sipp;

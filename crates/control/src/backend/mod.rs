@@ -38,7 +38,7 @@ use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
-use aulos_proto::sendspin::{RoomState, SupportedFormat, TransportCommand};
+use aulos_proto::sendspin::{ArtworkUpdate, RoomState, SupportedFormat, TransportCommand};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls::HlsWindow;
 
@@ -239,6 +239,10 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
 
     /// Tells a Sendspin client of its group. False when it was not taken: call again.
     fn set_room(&self, session: SessionId, room: &Arc<RoomState>) -> bool;
+
+    /// Tells a Sendspin client what its channels of pictures are to show. False when it was not
+    /// taken: call again.
+    fn set_artwork(&self, session: SessionId, update: &Arc<ArtworkUpdate>) -> bool;
 
     /// Frees what has ended; called about ten times a second.
     fn reap_ended(&self);

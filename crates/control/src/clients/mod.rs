@@ -78,6 +78,7 @@ impl Clients {
             }
             ReactorEvent::ClientInfo { .. }
             | ReactorEvent::Command { .. }
+            | ReactorEvent::Artwork { .. }
             | ReactorEvent::SendspinClient { .. } => {}
             ReactorEvent::Health { .. } => {
                 self.health_changed_at.get_or_insert_with(|| outside.clock.now());

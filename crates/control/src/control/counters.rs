@@ -106,6 +106,10 @@ counters! {
     sendspin_refused,
     /// Sendspin players that were not let in.
     sendspin_not_admitted,
+    /// Requests of Sendspin clients for pictures that were reduced or put off.
+    sendspin_artwork_limited,
+    /// Pictures of stations that could not be decoded for Sendspin clients.
+    sendspin_artwork_failed,
     /// Connections to a live source port that sent something else than a request.
     djs_not_understood,
     /// 1 while the broker of MQTT is connected.

@@ -53,7 +53,7 @@ use crate::peers::updates::{UpdateContext, Updates};
 use crate::peers::{Inbox, PeerId};
 use crate::recordings;
 use crate::relays::RelaySupervisor;
-use crate::sendspin::{self, Rooms, SendspinTrust};
+use crate::sendspin::{self, ArtworkRenditions, Rooms, SendspinTrust};
 use crate::stations::Stations;
 use crate::stations::added::StreamOrigin;
 use crate::stations::mount_table::MountTable;
@@ -100,6 +100,7 @@ impl Control {
             events: Arc::new(EventLog::new(clock.clone())),
             long_calls: LongCalls::new(clock.clone()),
             sendspin: SendspinTrust::default(),
+            artwork: ArtworkRenditions::default(),
             clock,
             subjects: Mutex::new(subjects),
             peers: Mutex::default(),
@@ -170,7 +171,8 @@ impl Control {
                 subjects.stations.observe_client(number, health);
             }
             let subjects = &mut *subjects;
-            subjects.rooms.handle_event(&event, &*self.backend);
+            let limited = subjects.rooms.handle_event(&event, &*self.backend);
+            self.counters.sendspin_artwork_limited.fetch_add(limited, Ordering::Relaxed);
             if let ReactorEvent::Command { session, command } = &event {
                 let Subjects { clients, stations, .. } = subjects;
                 let registry = &mut clients.registry;
@@ -247,7 +249,7 @@ impl Control {
         self.backend.move_announced(&|number, target| sessions(registry, number, target));
         self.backend.reap_ended();
         let Subjects { clients, stations, rooms, .. } = subjects;
-        rooms.update(&clients.registry, stations, &*self.backend);
+        rooms.update(&clients.registry, stations, &*self.backend, &self.artwork);
     }
 
     /// Handles what has happened in the audio since the last call.

@@ -30,7 +30,7 @@ use crate::peers::Peers;
 use crate::peers::long_calls::LongCalls;
 use crate::peers::updates::{Updates, lock_peers};
 use crate::relays::RelaySupervisor;
-use crate::sendspin::{Rooms, SendspinTrust};
+use crate::sendspin::{ArtworkRenditions, Rooms, SendspinTrust};
 use crate::stations::Stations;
 use crate::stations::mount_table::MountTable;
 use crate::views::run_statistics::RunStatistics;
@@ -63,6 +63,8 @@ pub struct Control {
     pub(super) delivery: Mutex<()>,
     /// Which Sendspin clients are let in.
     pub sendspin: SendspinTrust,
+    /// The pictures that Sendspin clients show.
+    pub artwork: ArtworkRenditions,
     /// The order of calls whose work grows with the number of clients.
     pub(super) long_calls: LongCalls,
     /// Incremented with every change that a page shows.

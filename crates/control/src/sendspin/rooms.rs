@@ -3,33 +3,54 @@
 //! Ten times a second the state of each is made and compared with what was sent: it depends on
 //! groups, clients, titles and stations, and a comparison cannot forget one of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use aulos_proto::sendspin::{
-    ControllerCommand, ControllerState, PlaybackState, RoomState, TrackInfo,
+    ArtworkRequest, ArtworkUpdate, ControllerCommand, ControllerState, PlaybackState, RoomState,
+    TrackInfo,
 };
 use serde_json::{Map, Value};
 
+use super::artwork::{ArtworkKey, ArtworkRenditions};
 use crate::backend::{AudioBackend, ReactorEvent, SessionId};
 use crate::clients::registry::{Registry, VolumeChange};
 use crate::effects::Effects;
 use crate::stations::Stations;
+use crate::stations::art::picture_name;
 use crate::stations::transport::control_stream;
 
 /// The sessions of Sendspin clients, each with what it was sent.
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
-    sessions: HashMap<SessionId, Option<Arc<RoomState>>>,
+    sessions: HashMap<SessionId, Room>,
+}
+
+/// What a client was sent.
+#[derive(Debug, Default)]
+struct Room {
+    state: Option<Arc<RoomState>>,
+    /// The pictures that it wants.
+    request: ArtworkRequest,
+    /// The picture of its station that it was sent; `None` before it was sent one, or that there is
+    /// none.
+    picture: Option<Option<Arc<str>>>,
 }
 
 impl Rooms {
     /// Notes which sessions there are, and tells the audio side what they can play.
-    pub(crate) fn handle_event(&mut self, event: &ReactorEvent, backend: &dyn AudioBackend) {
+    /// Returns how many requests for pictures exceeded a limit.
+    pub(crate) fn handle_event(&mut self, event: &ReactorEvent, backend: &dyn AudioBackend) -> u64 {
         match event {
             ReactorEvent::SendspinClient { session, formats } => {
-                self.sessions.insert(*session, None);
+                self.sessions.insert(*session, Room::default());
                 backend.set_player_formats(*session, Some(formats));
+            }
+            ReactorEvent::Artwork { session, request } => {
+                let Some(room) = self.sessions.get_mut(session) else { return 0 };
+                let limited = request.limited.saturating_sub(room.request.limited);
+                (room.request, room.picture) = (*request, None);
+                return limited.into();
             }
             ReactorEvent::SessionEnded { session, .. } if self.sessions.contains_key(session) => {
                 self.sessions.remove(session);
@@ -37,6 +58,7 @@ impl Rooms {
             }
             _ => {}
         }
+        0
     }
 
     /// Sends what has changed. What the audio side cannot take is sent the next time.
@@ -45,16 +67,52 @@ impl Rooms {
         registry: &Registry,
         stations: &Stations,
         backend: &dyn AudioBackend,
+        artwork: &ArtworkRenditions,
     ) {
-        for (session, sent) in &mut self.sessions {
+        let mut wanted = BTreeSet::new();
+        for (session, room) in &mut self.sessions {
             let Some(state) = room_state(*session, registry, stations) else { continue };
-            if sent.as_deref() == Some(&state) {
-                continue;
+            let name = state.track.artwork_url.as_deref().and_then(picture_name).map(Arc::from);
+            if room.state.as_deref() != Some(&state) {
+                let state = Arc::new(state);
+                if !backend.set_room(*session, &state) {
+                    continue;
+                }
+                room.state = Some(state);
             }
-            let state = Arc::new(state);
-            if backend.set_room(*session, &state) {
-                *sent = Some(state);
-            }
+            room.show_picture(name, stations, artwork, &mut wanted, |update| {
+                backend.set_artwork(*session, update)
+            });
+        }
+        artwork.retain(&wanted);
+    }
+}
+
+impl Room {
+    /// Sends the picture of this name as the client wants it, once all its forms are made.
+    fn show_picture(
+        &mut self,
+        name: Option<Arc<str>>,
+        stations: &Stations,
+        artwork: &ArtworkRenditions,
+        wanted: &mut BTreeSet<ArtworkKey>,
+        send: impl FnOnce(&Arc<ArtworkUpdate>) -> bool,
+    ) {
+        let renditions = self.request.renditions;
+        let key = |rendition| name.clone().zip(rendition);
+        wanted.extend(renditions.into_iter().filter_map(key));
+        if self.picture.as_ref() == Some(&name) || renditions.iter().all(Option::is_none) {
+            return;
+        }
+        let mut update = ArtworkUpdate { renditions, ..ArtworkUpdate::default() };
+        for (picture, rendition) in update.pictures.iter_mut().zip(renditions) {
+            let Some(key) = key(rendition) else { continue };
+            let original = || Some(stations.picture(&key.0)?.1);
+            let Some(made) = artwork.get(&key, original) else { return };
+            *picture = made;
+        }
+        if send(&Arc::new(update)) {
+            self.picture = Some(name);
         }
     }
 }

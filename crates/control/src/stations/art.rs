@@ -48,6 +48,14 @@ impl ArtCache {
     }
 }
 
+/// Path of a picture, with the key of its name.
+pub(crate) const PICTURE_PATH: &str = "/__image_cache?name=";
+
+/// The name of a picture in the cache, from the address under which controllers find it.
+pub(crate) fn picture_name(url: &str) -> Option<&str> {
+    url.split_once(PICTURE_PATH).map(|(_, name)| name)
+}
+
 /// Media types by extension. SVG is missing because it can contain scripts.
 const IMAGE_TYPES: [(&str, &str); 6] = [
     ("jpg", "image/jpeg"),

@@ -63,7 +63,7 @@ impl Stations {
                 return None;
             }
             let name = pictures.insert(STANDARD.decode(data).ok()?, extension)?;
-            Some(format!("{base_url}/__image_cache?name={}", percent_encode_url(&name)))
+            Some(format!("{base_url}{}{}", art::PICTURE_PATH, percent_encode_url(&name)))
         };
         let played = playback_status(&slot.properties) == Some("playing");
         if !merge(Arc::make_mut(&mut slot.properties), update, keep) {

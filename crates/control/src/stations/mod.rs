@@ -3,7 +3,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod added;
-mod art;
+pub(crate) mod art;
 pub(crate) mod calls;
 mod event_log;
 pub(crate) mod fallback;

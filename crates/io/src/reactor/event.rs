@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_core::Span;
-use aulos_proto::sendspin::{ControllerCommand, SupportedFormat};
+use aulos_proto::sendspin::{ArtworkRequest, ControllerCommand, SupportedFormat};
 use aulos_proto::snap::session::CloseReason;
 use aulos_proto::snap::wire::{ClientInfo, Hello, PlayerReport};
 
@@ -52,6 +52,13 @@ pub enum ReactorEvent {
         session: SessionId,
         /// The formats that it can play.
         formats: Arc<[SupportedFormat]>,
+    },
+    /// A Sendspin client wants these pictures.
+    Artwork {
+        /// The session.
+        session: SessionId,
+        /// What it wants.
+        request: ArtworkRequest,
     },
     /// A client has a command for its group.
     Command {

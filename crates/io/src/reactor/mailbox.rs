@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use aulos_engine::fanout::TimedChunk;
-use aulos_proto::sendspin::RoomState;
+use aulos_proto::sendspin::{ArtworkUpdate, RoomState};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::channel::{FdReceiver, RealtimeSender, ReceiverWaker, Sender, bounded};
@@ -34,6 +34,8 @@ pub(super) enum ReactorCommand {
     AddSendspinClient(Box<SendspinSocket>),
     /// What a Sendspin client is told of its group.
     SetRoom(SessionId, Arc<RoomState>),
+    /// What the channels of a Sendspin client are to show.
+    SetArtwork(SessionId, Arc<ArtworkUpdate>),
     AddWebListener(Box<(MediaSocket, ListenerOptions)>, usize),
     /// The web listeners of a mount get another one from now on.
     MoveListeners {

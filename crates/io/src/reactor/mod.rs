@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use aulos_engine::fanout::TimedChunk;
-use aulos_proto::sendspin::RoomState;
+use aulos_proto::sendspin::{ArtworkUpdate, RoomState};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::LatestReader;
@@ -195,6 +195,12 @@ impl ReactorPool {
     #[must_use]
     pub fn set_room(&self, session: SessionId, room: &Arc<RoomState>) -> bool {
         self.post(session, ReactorCommand::SetRoom(session, Arc::clone(room)))
+    }
+
+    /// Tells a Sendspin client what its channels are to show; false as for [`Self::set_settings`].
+    #[must_use]
+    pub fn set_artwork(&self, session: SessionId, update: &Arc<ArtworkUpdate>) -> bool {
+        self.post(session, ReactorCommand::SetArtwork(session, Arc::clone(update)))
     }
 
     /// Sets the policy for new connections; existing ones stay.

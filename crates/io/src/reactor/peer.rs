@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 use aulos_engine::fanout::ChunkCursor;
-use aulos_proto::sendspin::{RoomState, SupportedFormat};
+use aulos_proto::sendspin::{ArtworkUpdate, RoomState, SupportedFormat};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 
@@ -254,6 +254,12 @@ impl Peer {
         self.flush()
     }
 
+    /// Tells a Sendspin client what its channels are to show; the caller pumps.
+    pub(super) fn set_artwork(&mut self, update: &ArtworkUpdate) -> Result<(), SessionEndCause> {
+        let (link, mut wire) = self.split();
+        link.set_artwork(&mut wire, update)
+    }
+
     /// Starts a station: its codec header, then the chunks that can still be played. They go out
     /// together; the caller pumps.
     pub(super) fn join(
@@ -317,9 +323,23 @@ impl Peer {
         self.flush()
     }
 
-    /// Writes what is pending and at most `limit` bytes of chunks. True when the peer has
-    /// everything there is.
+    /// Writes what is pending, at most `limit` bytes of chunks, and a part of a picture behind the
+    /// last chunk. True when the peer has every chunk there is.
     pub(super) fn pump(
+        &mut self,
+        tap: Option<&ReactorStation>,
+        now: Instant,
+        limit: usize,
+    ) -> Result<bool, SessionEndCause> {
+        let done = self.pump_chunks(tap, now, limit)?;
+        if !self.catching_up {
+            let (link, mut wire) = self.split();
+            link.send_artwork(&mut wire)?;
+        }
+        Ok(done)
+    }
+
+    fn pump_chunks(
         &mut self,
         tap: Option<&ReactorStation>,
         now: Instant,
@@ -362,11 +382,12 @@ impl Peer {
         Ok(done)
     }
 
-    /// Checks the timers of the peer.
+    /// Checks the timers of the peer, and adds what it has to say to the events.
     pub(super) fn maintain(
         &mut self,
         tap: Option<&ReactorStation>,
         now: Instant,
+        events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
         // A peer that does not acknowledge chunks long after their playout time keeps buffers that
         // the station needs; only the end of the connection releases them.
@@ -382,7 +403,7 @@ impl Peer {
                 return Err(SessionEndCause::TlsUnfinished);
             }
             let (link, mut wire) = self.split();
-            link.handle_timeout(&mut wire, now)?;
+            link.handle_timeout(&mut wire, now, events)?;
             self.flush()?;
         }
         if self.blocked && now.since(self.last_progress) > RELEASE_CHUNK_AFTER {

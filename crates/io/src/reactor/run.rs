@@ -279,8 +279,10 @@ impl Reactor {
             }
             ReactorCommand::AddSendspinClient(client) => self.add_sendspin_client(*client),
             ReactorCommand::SetRoom(session, room) => {
-                self.with_peer(session, |peer, _| peer.set_room(room));
-                self.pump(session.token(), SLICE_BYTES, false);
+                self.tell_peer(session, |peer| peer.set_room(room));
+            }
+            ReactorCommand::SetArtwork(session, update) => {
+                self.tell_peer(session, |peer| peer.set_artwork(&update));
             }
             ReactorCommand::AddWebListener(listener, station) => {
                 self.add_listener(*listener, station, now);
@@ -415,6 +417,7 @@ impl Reactor {
         match event {
             PeerEvent::ClientInfo(info) => self.report(ReactorEvent::ClientInfo { session, info }),
             PeerEvent::Command(command) => self.report(ReactorEvent::Command { session, command }),
+            PeerEvent::Artwork(request) => self.report(ReactorEvent::Artwork { session, request }),
             PeerEvent::Hello(hello) => {
                 peer.has_said_hello = true;
                 self.has_new_peers = true;
@@ -466,6 +469,16 @@ impl Reactor {
             Ok(()) => self.update_interest(token),
             Err(cause) => self.close(token, cause),
         }
+    }
+
+    /// Calls `act` with a peer if it is still there, and sends what is due.
+    fn tell_peer(
+        &mut self,
+        session: SessionId,
+        act: impl FnOnce(&mut Peer) -> Result<(), SessionEndCause>,
+    ) {
+        self.with_peer(session, |peer, _| act(peer));
+        self.pump(session.token(), SLICE_BYTES, false);
     }
 
     /// Sends one peer what is due; `on_turn` when the wheel has called it.
@@ -563,7 +576,7 @@ impl Reactor {
                     if let Some(tap) = tap {
                         tap.descriptor.demand.renew(now);
                     }
-                    peer.maintain(tap, now)
+                    peer.maintain(tap, now, &mut self.peer_events)
                 }
                 Some(ReactorEntity::Listener(listener)) => {
                     self.stats.add_sends(listener.take_counts());
@@ -574,6 +587,11 @@ impl Reactor {
                 }
                 _ => Ok(()),
             };
+            let mut events = core::mem::take(&mut self.peer_events);
+            for event in events.drain(..) {
+                self.handle_peer_event(token, event);
+            }
+            self.peer_events = events;
             if let Err(cause) = result {
                 self.close(token, cause);
             }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::sendspin::{
-    Admission, AdmissionInput, AdmissionOutput, ClientIdentity, ClientSession, MAX_PLAINTEXT,
-    MessageCipher, PairingToken, PlayerDelays, PlayerHello, SendspinClient, SendspinClientOutput,
-    ServerInfo, Trust,
+    Admission, AdmissionInput, AdmissionOutput, ArtworkRequest, ArtworkUpdate, ClientIdentity,
+    ClientSession, ClientSessionEvent, ClientSessionOutput, ControllerState, MAX_ARTWORK_SIDE,
+    MAX_PLAINTEXT, MessageCipher, PairingToken, PlaybackState, PlayerDelays, PlayerHello,
+    RoomState, SendspinClient, SendspinClientOutput, ServerInfo, TrackInfo, Trust,
 };
 use aulos_proto::ws::{WsMessage, WsReader, WsWriter};
 
@@ -24,12 +25,20 @@ pub fn sendspin(data: &[u8]) {
         let is_text = line.first() != Some(&0);
         if let Some(session) = &mut session {
             session.receive(now, is_text, line);
+            session.handle_timeout(now);
             let mut out = Vec::new();
             while let Some(output) = session.poll_output() {
-                if let aulos_proto::sendspin::ClientSessionOutput::Send(message) = output {
-                    session.write(&message, now, &mut writer, &mut out);
+                match output {
+                    ClientSessionOutput::Send(message) => {
+                        session.write(&message, now, &mut writer, &mut out);
+                    }
+                    ClientSessionOutput::Event(ClientSessionEvent::Artwork(request)) => {
+                        show_picture(session, request);
+                    }
+                    _ => {}
                 }
             }
+            session.write_artwork(now, &mut writer, &mut out);
             assert!(out.len() < MAX_ANSWER, "{} bytes for {}", out.len(), line.len());
             continue;
         }
@@ -46,7 +55,9 @@ pub fn sendspin(data: &[u8]) {
                 }
                 AdmissionOutput::Done(client) => {
                     assert!(client.cipher.is_none(), "encrypted without a key");
-                    session = Some(ClientSession::new(client.hello, client.cipher, now));
+                    let client =
+                        session.insert(ClientSession::new(client.hello, client.cipher, now));
+                    client.set_room(Arc::new(room()));
                 }
                 _ => {}
             }
@@ -54,6 +65,27 @@ pub fn sendspin(data: &[u8]) {
     }
     drop(PairingToken::parse(&String::from_utf8_lossy(data)));
     server_texts(data);
+}
+
+fn room() -> RoomState {
+    RoomState {
+        group_id: String::new(),
+        group_name: String::new(),
+        playback: PlaybackState::Playing,
+        track: TrackInfo::default(),
+        controller: ControllerState::default(),
+    }
+}
+
+/// Answers a client that wants pictures, which are never too large to make.
+fn show_picture(session: &mut ClientSession, request: ArtworkRequest) {
+    let renditions = request.renditions;
+    for rendition in renditions.iter().flatten() {
+        assert!((1..=MAX_ARTWORK_SIDE).contains(&rendition.width), "{rendition:?}");
+        assert!((1..=MAX_ARTWORK_SIDE).contains(&rendition.height), "{rendition:?}");
+    }
+    let pictures = renditions.map(|rendition| rendition.map(|_| Arc::from([1; 4_000])));
+    session.set_artwork(&ArtworkUpdate { renditions, pictures });
 }
 
 /// The same lines as those of a server: before a client knows its keys, and encrypted afterwards.

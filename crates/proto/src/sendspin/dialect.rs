@@ -29,6 +29,9 @@ pub struct DialectInfo {
     pub has_fragment_flags: bool,
     /// Whether the commands that a player takes are in its state; otherwise in its hello.
     pub has_commands_in_state: bool,
+    /// Whether pictures come in parts and their channels are in a client's state; otherwise each is
+    /// one message, and the channels are in the hello.
+    pub has_artwork_transfers: bool,
     /// The key of a player's output delay.
     pub delay_key: &'static str,
 }
@@ -45,6 +48,7 @@ impl Dialect {
                 has_whole_states: false,
                 has_fragment_flags: false,
                 has_commands_in_state: false,
+                has_artwork_transfers: false,
                 delay_key: "static_delay_ms",
             },
             Self::FirstNoise => DialectInfo {
@@ -54,6 +58,7 @@ impl Dialect {
                 has_whole_states: false,
                 has_fragment_flags: false,
                 has_commands_in_state: false,
+                has_artwork_transfers: false,
                 delay_key: "static_delay_ms",
             },
             Self::Current => DialectInfo {
@@ -63,6 +68,7 @@ impl Dialect {
                 has_whole_states: true,
                 has_fragment_flags: true,
                 has_commands_in_state: true,
+                has_artwork_transfers: true,
                 delay_key: "output_delay_ms",
             },
         }

@@ -4,6 +4,7 @@ use core::fmt;
 
 use serde_json::Value;
 
+use super::artwork::ArtworkChannels;
 use super::dialect::Dialect;
 use super::format::SupportedFormat;
 use super::message::{self, Commands};
@@ -25,6 +26,8 @@ pub struct ClientHello {
     pub roles: Vec<&'static str>,
     /// What it can play; `None` without the role of a player.
     pub player: Option<PlayerSupport>,
+    /// The channels of its pictures, where the hello says it.
+    pub(super) artwork: Option<ArtworkChannels>,
     /// Whether its owner lets servers in that are not paired.
     pub unpaired_access: bool,
 }
@@ -71,7 +74,10 @@ impl fmt::Display for HelloError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(field) => write!(f, "its hello has no valid `{field}`"),
-            Self::NoRole => f.write_str("it has none of the roles player, metadata and controller"),
+            Self::NoRole => f.write_str(
+                "it has none of the roles player, metadata, controller and \
+                                      artwork",
+            ),
             Self::Version => f.write_str("it speaks another version than 1"),
         }
     }
@@ -108,6 +114,10 @@ impl ClientHello {
             (None, true) => return Err(HelloError::Missing("player@v1_support")),
             (Some(support), true) => Some(PlayerSupport::parse(support)?),
         };
+        let artwork = ["artwork@v1_support", "artwork_support"];
+        let artwork = artwork.iter().find_map(|key| payload.get(key)).filter(|_| has(ARTWORK));
+        let artwork = artwork.filter(|_| !dialect.info().has_artwork_transfers);
+        let artwork = artwork.and_then(|it| ArtworkChannels::parse(dialect.info(), it));
         // Never shortened: it would be the id of another client.
         let own = || payload.get("client_id").and_then(Value::as_str).map(str::to_owned);
         let is_valid = |id: &String| !id.is_empty() && id.len() <= MAX_ID && *id == clip(id);
@@ -120,6 +130,7 @@ impl ClientHello {
             device: ClientDevice::parse(payload.get("device_info")),
             roles,
             player,
+            artwork,
             unpaired_access: access.and_then(Value::as_bool).unwrap_or(false),
         })
     }
@@ -187,9 +198,10 @@ fn clip(text: &str) -> String {
 pub(super) const PLAYER: &str = "player@v1";
 pub(super) const METADATA: &str = "metadata@v1";
 pub(super) const CONTROLLER: &str = "controller@v1";
+pub(super) const ARTWORK: &str = "artwork@v1";
 
 /// The roles that we serve.
-const ROLES: [&str; 3] = [PLAYER, METADATA, CONTROLLER];
+const ROLES: [&str; 4] = [PLAYER, METADATA, CONTROLLER, ARTWORK];
 
 /// Formats of a player that are looked at; players list a dozen.
 pub(super) const MAX_FORMATS: usize = 64;
@@ -223,7 +235,7 @@ mod tests {
     fn each_dialect_is_told_by_its_hello() {
         let current = ClientHello::parse(&hello(), Some("id".to_owned())).unwrap();
         assert_eq!((current.dialect, current.name.as_str()), (Dialect::Current, "Kitchen"));
-        assert_eq!(current.roles, [PLAYER, METADATA]);
+        assert_eq!(current.roles, [PLAYER, METADATA, ARTWORK]);
         assert!(current.unpaired_access && current.has(PLAYER) && !current.has(CONTROLLER));
         let player = current.player.unwrap();
         assert_eq!((player.formats.len(), player.buffer_capacity), (2, 1_000_000));

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::artwork::{ArtworkChannels, ChannelChange};
 use super::dialect::DialectInfo;
 use crate::json::{self, JsonError};
 
@@ -14,6 +15,8 @@ pub(super) enum ClientMessage {
         transmitted: i64,
     },
     State(ClientState),
+    /// The picture of a channel is to be another one, in the first dialects.
+    Artwork(usize, ChannelChange),
     Command(ControllerCommand),
     /// Its player leaves the group.
     Leave,
@@ -27,6 +30,8 @@ pub(super) enum ClientMessage {
 pub(super) struct ClientState {
     pub(super) available: Option<bool>,
     pub(super) player: Option<PlayerState>,
+    /// The channels of its pictures.
+    pub(super) artwork: Option<ArtworkChannels>,
 }
 
 /// The state of a player; what it does not say is `None`.
@@ -142,6 +147,13 @@ impl ClientMessage {
                 None => Self::Other,
             },
             "client/state" => Self::State(state(dialect, &payload)),
+            "stream/request-format" if !dialect.has_artwork_transfers => {
+                let change = payload.get("artwork").and_then(|change| {
+                    let channel = usize::try_from(change.get("channel")?.as_u64()?).ok()?;
+                    Some(Self::Artwork(channel, ChannelChange::parse(dialect, change)))
+                });
+                change.unwrap_or(Self::Other)
+            }
             "client/command" => command(&payload).map_or(Self::Other, Self::Command),
             "client/leave" => Self::Leave,
             "client/goodbye" => {
@@ -172,7 +184,10 @@ fn state(dialect: DialectInfo, payload: &Value) -> ClientState {
             commands: player.get("supported_commands").map(commands),
         }
     });
-    ClientState { available: payload.get("available").and_then(Value::as_bool).or(old), player }
+    let artwork = payload.get("artwork").filter(|_| dialect.has_artwork_transfers);
+    let artwork = artwork.and_then(|artwork| ArtworkChannels::parse(dialect, artwork));
+    let available = payload.get("available").and_then(Value::as_bool).or(old);
+    ClientState { available, player, artwork }
 }
 
 /// A list of commands that a player takes.
@@ -244,7 +259,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in ".{0,200}", kind in "client/(time|state|command|goodbye)") {
+        fn no_text_panics(
+            text in ".{0,200}",
+            kind in "client/(time|state|command|goodbye)|stream/request-format",
+        ) {
             drop(ClientMessage::parse(Dialect::Current.info(), text.as_bytes()));
             let text = format!(r#"{{"type": "{kind}", "payload": {text}}}"#);
             drop(ClientMessage::parse(Dialect::Legacy.info(), text.as_bytes()));

@@ -12,6 +12,7 @@
 
 #[cfg(feature = "noise")]
 mod admission;
+mod artwork;
 #[cfg(feature = "noise")]
 mod client;
 mod dialect;
@@ -30,6 +31,10 @@ mod session;
 pub use admission::{
     ActivatedClient, Admission, AdmissionError, AdmissionInput, AdmissionOutput, ClientQuestion,
     STEP_TIMEOUT, ServerInfo, Trust,
+};
+pub use artwork::{
+    ArtworkFormat, ArtworkRendition, ArtworkRequest, ArtworkUpdate, MAX_ARTWORK_CHANNELS,
+    MAX_ARTWORK_SIDE, MAX_WHOLE_ARTWORK,
 };
 #[cfg(feature = "noise")]
 pub use client::{

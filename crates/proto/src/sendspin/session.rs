@@ -5,6 +5,7 @@
 //! the clock's sake; chunks by [`ClientSession::write_chunk`], one after another. They are encrypted in
 //! the order in which they are written, so nothing may be left out or moved afterwards.
 
+mod artwork;
 mod output;
 #[cfg(test)]
 mod tests;
@@ -17,16 +18,18 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span, TokenBucket};
 use serde_json::{Value, json};
 
+use super::artwork::ArtworkUpdate;
 use super::dialect::DialectInfo;
 use super::format::{AudioFormat, SupportedFormat};
 use super::frame::{self, AUDIO_HEADER_LEN, Reassembly, micros};
-use super::hello::{CONTROLLER, ClientHello, METADATA, PLAYER};
+use super::hello::{ARTWORK, CONTROLLER, ClientHello, METADATA, PLAYER};
 use super::message::{ClientMessage, ClientState, Commands, PlayerState};
 use super::pacing::{BufferAccount, Lead};
 use super::room::RoomState;
 use crate::snap::session::{CloseReason, MAX_UNANSWERED, TIME_BURST, TIME_INTERVAL};
 use crate::snap::wire::{ClientInfo, ServerSettings};
 use crate::ws::{FrameKind, WsWriter};
+use artwork::ArtworkSender;
 pub use output::{ClientSessionEvent, ClientSessionOutput, SessionMessage};
 use volume::WantedVolume;
 
@@ -70,6 +73,9 @@ const PING_AFTER: Span = Span::from_secs(30);
 /// and one that has been for so long is not.
 const SILENT_TIMEOUT: Span = Span::from_secs(75);
 
+/// The memory of a message that is kept for the next one.
+const MAX_KEPT: usize = 64 * 1_024;
+
 /// The session of one client.
 #[derive(Debug)]
 pub struct ClientSession {
@@ -94,6 +100,7 @@ pub struct ClientSession {
     /// Whether the client has been told that a stream has begun.
     is_streaming: bool,
     account: BufferAccount,
+    artwork: ArtworkSender,
     time_requests: TokenBucket,
     unanswered: u32,
     time_requested_at: Option<Instant>,
@@ -120,8 +127,10 @@ impl ClientSession {
     #[must_use]
     pub fn new(hello: ClientHello, cipher: Option<Box<dyn MessageCipher>>, now: Instant) -> Self {
         let capacity = hello.player.as_ref().map_or(0, |player| player.buffer_capacity);
+        let dialect = hello.dialect.info();
         Self {
-            dialect: hello.dialect.info(),
+            dialect,
+            artwork: ArtworkSender::new(dialect, hello.artwork, now),
             hello,
             cipher,
             reassembly: Reassembly::default(),
@@ -254,6 +263,7 @@ impl ClientSession {
 
     /// Closes a session without a state or a sign of life, and asks for one.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.update_artwork(now);
         let has_no_state = self.hello.player.is_some() && self.player.is_none();
         if has_no_state && now.since(self.begun) >= STATE_TIMEOUT {
             self.close(CloseReason::NoHello);
@@ -272,6 +282,7 @@ impl ClientSession {
         let has_no_state = self.hello.player.is_some() && self.player.is_none();
         let ping = self.heard_at.max(self.pinged_at) + PING_AFTER;
         let next = ping.min(self.heard_at + SILENT_TIMEOUT);
+        let next = self.artwork_timeout().map_or(next, |artwork| next.min(artwork));
         (!self.is_closed).then(|| if has_no_state { next.min(state) } else { next })
     }
 
@@ -311,8 +322,10 @@ impl ClientSession {
         writer: &mut WsWriter,
         out: &mut Vec<u8>,
     ) {
-        if *message == SessionMessage::Ping {
-            return writer.write(FrameKind::Ping, b"", out);
+        match message {
+            SessionMessage::Ping => return writer.write(FrameKind::Ping, b"", out),
+            SessionMessage::Binary(plaintext) => return self.write_binary(plaintext, writer, out),
+            _ => {}
         }
         let text = message.to_json(self.hello.dialect, now).to_string();
         if self.cipher.is_none() {
@@ -353,6 +366,38 @@ impl ClientSession {
         has_room
     }
 
+    /// What the channels of the client are to show.
+    pub fn set_artwork(&mut self, update: &ArtworkUpdate) {
+        self.artwork.show(update, &mut self.outputs);
+    }
+
+    /// Whether [`ClientSession::write_artwork`] has something to write.
+    #[must_use]
+    pub fn has_artwork(&self) -> bool {
+        !self.is_closed && self.artwork.has_message()
+    }
+
+    /// Appends the next message about pictures that is sent at `now`; false if there is none. It
+    /// may be left unsent as long as there is sound to send.
+    pub fn write_artwork(
+        &mut self,
+        now: Instant,
+        writer: &mut WsWriter,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut plaintext = core::mem::take(&mut self.plaintext);
+        plaintext.clear();
+        let has_message = self.artwork.write(now, &mut plaintext);
+        if has_message {
+            self.write_binary(&plaintext, writer, out);
+        }
+        // A session does not keep the memory of a picture.
+        if plaintext.capacity() <= MAX_KEPT {
+            self.plaintext = plaintext;
+        }
+        has_message
+    }
+
     fn write_binary(&mut self, plaintext: &[u8], writer: &mut WsWriter, out: &mut Vec<u8>) {
         let Some(cipher) = &mut self.cipher else {
             return writer.write(FrameKind::Binary, plaintext, out);
@@ -374,12 +419,17 @@ impl ClientSession {
             Err(_) => self.close(CloseReason::Malformed),
             Ok(ClientMessage::Time { transmitted }) => self.time(now, transmitted),
             Ok(ClientMessage::State(state)) => self.handle_state(now, state),
+            Ok(ClientMessage::Artwork(channel, change)) => {
+                self.artwork.ask_for(now, channel, change);
+                self.update_artwork(now);
+            }
             Ok(ClientMessage::Command(command)) if self.hello.has(CONTROLLER) => {
                 self.event(ClientSessionEvent::Command(command));
             }
             Ok(ClientMessage::Leave) => {
                 self.has_left = true;
                 self.update_stream();
+                self.update_artwork(now);
             }
             Ok(ClientMessage::Goodbye(reason)) => {
                 self.event(ClientSessionEvent::Goodbye(reason));
@@ -415,6 +465,10 @@ impl ClientSession {
             self.send_volume(now);
         }
         self.update_stream();
+        if let Some(channels) = state.artwork {
+            self.artwork.ask(now, channels);
+        }
+        self.update_artwork(now);
     }
 
     /// The commands that the player takes.
@@ -458,11 +512,29 @@ impl ClientSession {
         self.is_streaming = plays;
     }
 
+    /// Begins, changes or ends the stream of pictures, if it has to be.
+    pub(super) fn update_artwork(&mut self, now: Instant) {
+        let may_stream = self.may_stream_artwork();
+        if let Some(request) = self.artwork.update(now, may_stream, &mut self.outputs) {
+            self.event(ClientSessionEvent::Artwork(request));
+        }
+    }
+
+    /// When the stream of pictures has to begin or to change.
+    pub(super) fn artwork_timeout(&self) -> Option<Instant> {
+        self.artwork.poll_timeout(self.may_stream_artwork())
+    }
+
+    fn may_stream_artwork(&self) -> bool {
+        let has_said = self.hello.has(ARTWORK) && self.player.is_some();
+        has_said && self.is_available && !self.has_left && self.room.is_some()
+    }
+
     fn send_stream_start(&mut self) {
         if let Some(format) = &self.format {
             let player = format.to_json();
             self.is_streaming = true;
-            self.send(SessionMessage::StreamStart(player));
+            self.send(SessionMessage::StreamStart("player", player));
         }
     }
 
@@ -480,7 +552,7 @@ impl ClientSession {
         let is_same = |output: &ClientSessionOutput| {
             matches!(output, ClientSessionOutput::Event(other)
                 if core::mem::discriminant(other) == kind
-                    && matches!(event, ClientSessionEvent::Volume(_)))
+                    && !matches!(event, ClientSessionEvent::Command(_)))
         };
         self.outputs.retain(|output| !is_same(output));
         self.outputs.push_back(ClientSessionOutput::Event(event));

@@ -47,7 +47,7 @@ use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
 use aulos_io::reactor::{EventSink, ReactorPool};
 use aulos_io::{CodecPool, SystemClock, Workers};
-use aulos_proto::sendspin::{RoomState, SupportedFormat, TransportCommand};
+use aulos_proto::sendspin::{ArtworkUpdate, RoomState, SupportedFormat, TransportCommand};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::hls::HlsWindow;
@@ -432,6 +432,10 @@ impl AudioBackend for Audio {
 
     fn set_room(&self, session: SessionId, room: &Arc<RoomState>) -> bool {
         self.with(|inner| inner.context.set_room(session, room))
+    }
+
+    fn set_artwork(&self, session: SessionId, update: &Arc<ArtworkUpdate>) -> bool {
+        self.with(|inner| inner.context.set_artwork(session, update))
     }
 
     fn reap_ended(&self) {

@@ -62,6 +62,10 @@ fn rendition(inner: &mut AudioState, session: SessionId, station: usize) -> Opti
         let has_header = codec != Codec::Pcm || spec.format != SampleFormat::S24Le;
         (has_header && can_play(SupportedFormat { codec, channels, hz, bits })).then_some(settings)
     });
+    // A display needs no sound.
+    if formats.is_empty() {
+        return None;
+    }
     let Some(codec) = codec else {
         let (station, format) = (&config.name, own.map(|own| own.format.to_string()));
         tracing::warn!(

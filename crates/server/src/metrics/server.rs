@@ -419,6 +419,16 @@ pub(super) const CONNECTIONS: &[Metric] = &[
     )
     .labels(&[("port", PORTS), ("reason", REFUSED)]),
     Metric::counter(
+        "aulos_sendspin_artwork_total",
+        "Requests of Sendspin players for pictures that were reduced or put off (`limited`), and pictures \
+         of stations that could not be decoded (`failed`).",
+        Values::Counters(&[
+            ("sendspin_artwork_limited", &["limited"]),
+            ("sendspin_artwork_failed", &["failed"]),
+        ]),
+    )
+    .labels(&[("result", &["limited", "failed"])]),
+    Metric::counter(
         "aulos_log_exports_total",
         "Exports of logs over HTTP.",
         Values::Counters(&[("log_exports", &[])]),

@@ -5,6 +5,7 @@
 //! Snapcast's clients.
 
 mod admit;
+mod artwork;
 mod context;
 mod dial;
 mod listen;
@@ -69,6 +70,7 @@ pub(crate) fn start(
     let mut tasks = vec![
         tokio::spawn(listen::serve(listener, context.clone(), policy)),
         tokio::spawn(context.clone().save_changes()),
+        tokio::spawn(artwork::render_artwork(Arc::clone(control))),
     ];
     for player in &settings.connect {
         tasks.push(tokio::spawn(dial::keep_connected(player.clone(), context.clone())));

@@ -34,7 +34,7 @@ use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 use aulos_engine::switch::SwitchSchedule;
 use aulos_files::record::MarkerRequest;
-use aulos_proto::sendspin::{RoomState, SupportedFormat};
+use aulos_proto::sendspin::{ArtworkUpdate, RoomState, SupportedFormat};
 use aulos_proto::titles::TrackMetadata;
 use aulos_server::server::{self, AudioHandles, ServerContext};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
@@ -80,6 +80,10 @@ impl AudioBackend for FakeBackend {
     fn set_player_formats(&self, _: SessionId, _: Option<&Arc<[SupportedFormat]>>) {}
 
     fn set_room(&self, _: SessionId, _: &Arc<RoomState>) -> bool {
+        true
+    }
+
+    fn set_artwork(&self, _: SessionId, _: &Arc<ArtworkUpdate>) -> bool {
         true
     }
 

@@ -133,9 +133,9 @@ impl Registry {
                 }
                 effects
             }
-            ReactorEvent::SendspinClient { .. } | ReactorEvent::Command { .. } => {
-                Effects::default()
-            }
+            ReactorEvent::SendspinClient { .. }
+            | ReactorEvent::Command { .. }
+            | ReactorEvent::Artwork { .. } => Effects::default(),
         }
     }
 

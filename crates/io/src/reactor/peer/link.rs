@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 use aulos_engine::fanout::ChunkCursor;
-use aulos_proto::sendspin::RoomState;
+use aulos_proto::sendspin::{ArtworkUpdate, RoomState};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::{PlayerReport, ServerSettings};
 
@@ -69,6 +69,26 @@ impl Link {
         match self {
             Self::Snapcast(_) => Ok(()),
             Self::Sendspin(link) => link.set_room(wire, room),
+        }
+    }
+
+    /// What the channels of the client are to show.
+    pub(super) fn set_artwork(
+        &mut self,
+        wire: &mut Wire<'_>,
+        update: &ArtworkUpdate,
+    ) -> Result<(), SessionEndCause> {
+        match self {
+            Self::Snapcast(_) => Ok(()),
+            Self::Sendspin(link) => link.set_artwork(wire, update),
+        }
+    }
+
+    /// Sends a part of a picture, where nothing else waits.
+    pub(super) fn send_artwork(&mut self, wire: &mut Wire<'_>) -> Result<(), SessionEndCause> {
+        match self {
+            Self::Snapcast(_) => Ok(()),
+            Self::Sendspin(link) => link.send_artwork(wire),
         }
     }
 
@@ -145,10 +165,11 @@ impl Link {
         &mut self,
         wire: &mut Wire<'_>,
         now: Instant,
+        events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
         match self {
             Self::Snapcast(link) => link.handle_timeout(wire, now),
-            Self::Sendspin(link) => link.handle_timeout(wire, now),
+            Self::Sendspin(link) => link.handle_timeout(wire, now, events),
         }
     }
 

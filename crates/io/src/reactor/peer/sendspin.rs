@@ -8,8 +8,8 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span};
 use aulos_engine::fanout::ChunkCursor;
 use aulos_proto::sendspin::{
-    AudioChunk, ClientHello, ClientSession, ClientSessionEvent, ClientSessionOutput, MessageCipher,
-    RoomState, SessionMessage, SupportedFormat,
+    ArtworkUpdate, AudioChunk, ClientHello, ClientSession, ClientSessionEvent, ClientSessionOutput,
+    MessageCipher, RoomState, SessionMessage, SupportedFormat,
 };
 use aulos_proto::snap::session::CloseReason;
 use aulos_proto::snap::wire::{Hello, ServerSettings};
@@ -47,6 +47,8 @@ pub(super) struct SendspinLink {
     /// `None` while bytes are handled.
     reader: Option<Box<WsReader>>,
     writer: WsWriter,
+    /// Bytes of a picture that are perhaps still queued.
+    artwork_queued: usize,
     /// Tells whoever made the connection that it is there.
     _alive: Arc<()>,
 }
@@ -59,7 +61,7 @@ impl SendspinLink {
         now: Instant,
     ) -> Self {
         let session = ClientSession::new(hello, cipher, now);
-        Self { session, reader: Some(Box::new(reader)), writer, _alive: alive }
+        Self { session, reader: Some(Box::new(reader)), writer, artwork_queued: 0, _alive: alive }
     }
 
     /// The client as one of Snapcast, so that it is one more client of a station.
@@ -128,6 +130,28 @@ impl SendspinLink {
         self.drain(wire, &mut Vec::new())
     }
 
+    pub(super) fn set_artwork(
+        &mut self,
+        wire: &mut Wire<'_>,
+        update: &ArtworkUpdate,
+    ) -> Result<(), SessionEndCause> {
+        self.session.set_artwork(update);
+        self.drain(wire, &mut Vec::new())
+    }
+
+    /// One message at a time, and none before the kernel has sent all that it has: sound that comes
+    /// next waits for no more than that.
+    pub(super) fn send_artwork(&mut self, wire: &mut Wire<'_>) -> Result<(), SessionEndCause> {
+        if !self.session.has_artwork() || !wire.is_idle() {
+            return Ok(());
+        }
+        let (session, writer) = (&mut self.session, &mut self.writer);
+        wire.outbox.queue_with(|out| session.write_artwork(SystemClock::now(), writer, out));
+        self.artwork_queued = wire.outbox.queued();
+        wire.flush()?;
+        self.drain(wire, &mut Vec::new())
+    }
+
     pub(super) fn begin_stream(
         &mut self,
         wire: &mut Wire<'_>,
@@ -155,9 +179,10 @@ impl SendspinLink {
         &mut self,
         wire: &mut Wire<'_>,
         now: Instant,
+        events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
         self.session.handle_timeout(now);
-        self.drain(wire, &mut Vec::new())
+        self.drain(wire, events)
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -219,10 +244,13 @@ impl SendspinLink {
         wire: &mut Wire<'_>,
         events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
+        if wire.outbox.queued() == 0 {
+            self.artwork_queued = 0;
+        }
         while let Some(output) = self.session.poll_output() {
             match output {
                 ClientSessionOutput::Send(message) => {
-                    wire.check_queue()?;
+                    wire.check_queue_beside(self.artwork_queued)?;
                     let at_once = matches!(message, SessionMessage::Time { .. });
                     if at_once {
                         wire.flush()?;
@@ -240,6 +268,9 @@ impl SendspinLink {
                 }
                 ClientSessionOutput::Event(ClientSessionEvent::Command(command)) => {
                     events.push(PeerEvent::Command(command));
+                }
+                ClientSessionOutput::Event(ClientSessionEvent::Artwork(request)) => {
+                    events.push(PeerEvent::Artwork(request));
                 }
                 ClientSessionOutput::Close(CloseReason::Goodbye) => {
                     return Err(SessionEndCause::Closed);

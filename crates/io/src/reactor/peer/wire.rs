@@ -1,12 +1,15 @@
 //! What a link writes to, and what it reports.
 
-use aulos_proto::sendspin::ControllerCommand;
+use std::os::fd::AsFd as _;
+
+use aulos_proto::sendspin::{ArtworkRequest, ControllerCommand};
 use aulos_proto::snap::wire::{ClientInfo, Hello};
 use aulos_proto::ws::{FrameKind, WsWriter};
 
 use crate::reactor::SessionEndCause;
 use crate::reactor::connection::MediaConnection;
 use crate::reactor::outbox::{Outbox, WriteStatus};
+use crate::sys;
 
 /// An event from reading a peer.
 #[derive(Debug)]
@@ -15,6 +18,8 @@ pub(in crate::reactor) enum PeerEvent {
     ClientInfo(ClientInfo),
     /// A command of a client for its group.
     Command(ControllerCommand),
+    /// The pictures that a client wants.
+    Artwork(ArtworkRequest),
 }
 
 /// What a link writes to.
@@ -50,7 +55,22 @@ impl Wire<'_> {
 
     /// Whether a peer that asks may be answered; one that does not read is cut.
     pub(super) fn check_queue(&self) -> Result<(), SessionEndCause> {
-        if self.outbox.queued() > MAX_QUEUED { Err(SessionEndCause::NotReading) } else { Ok(()) }
+        self.check_queue_beside(0)
+    }
+
+    /// The same for a peer that may have so many bytes of something else before it.
+    pub(super) fn check_queue_beside(&self, other: usize) -> Result<(), SessionEndCause> {
+        match self.outbox.queued() > MAX_QUEUED + other {
+            true => Err(SessionEndCause::NotReading),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether neither we nor the kernel have something to send. Asks the system.
+    pub(super) fn is_idle(&self) -> bool {
+        // Where the system does not say it, what is on its way is not known.
+        let unsent = || sys::tcp_account(self.connection.as_fd()).map_or(0, |it| it.unsent_bytes);
+        !*self.blocked && self.outbox.queued() == 0 && unsent() == 0
     }
 }
 

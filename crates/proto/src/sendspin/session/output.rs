@@ -3,6 +3,7 @@
 use aulos_core::Instant;
 use serde_json::{Value, json};
 
+use crate::sendspin::artwork::ArtworkRequest;
 use crate::sendspin::dialect::Dialect;
 use crate::sendspin::frame::micros;
 use crate::sendspin::message::{ControllerCommand, Goodbye};
@@ -30,6 +31,9 @@ pub enum ClientSessionEvent {
     Volume(ClientInfo),
     /// A command for its group.
     Command(ControllerCommand),
+    /// The pictures that it wants, for
+    /// [`ClientSession::set_artwork`](super::ClientSession::set_artwork).
+    Artwork(ArtworkRequest),
     /// It ends the connection.
     Goodbye(Goodbye),
 }
@@ -45,14 +49,16 @@ pub enum SessionMessage {
         /// When the request came.
         received: Instant,
     },
-    /// A stream begins, with this object `player`.
-    StreamStart(Value),
+    /// A stream begins for this role, with its object.
+    StreamStart(&'static str, Value),
     /// What is buffered is to be dropped.
     StreamClear,
     /// What plays.
     Track(TrackInfo),
     /// A text of this type with this payload.
     Text(&'static str, Value),
+    /// A binary message.
+    Binary(Vec<u8>),
     /// A ping of the WebSocket.
     Ping,
 }
@@ -71,8 +77,8 @@ impl SessionMessage {
                 });
                 ("server/time", payload)
             }
-            Self::StreamStart(player) => {
-                ("stream/start", json!({ "server_transmitted": sent, "player": player }))
+            Self::StreamStart(role, object) => {
+                ("stream/start", json!({ "server_transmitted": sent, *role: object }))
             }
             Self::StreamClear => {
                 ("stream/clear", json!({ "server_transmitted": sent, "roles": ["player"] }))
@@ -81,7 +87,7 @@ impl SessionMessage {
                 ("server/state", json!({ "metadata": track.to_json(dialect, now) }))
             }
             Self::Text(kind, payload) => (*kind, payload.clone()),
-            Self::Ping => ("", Value::Null),
+            Self::Binary(_) | Self::Ping => ("", Value::Null),
         };
         json!({ "type": kind, "payload": payload })
     }
