@@ -11,6 +11,8 @@ mod librespot;
 mod rds;
 mod template;
 
+use std::sync::Arc;
+
 use aulos_core::Span;
 use encoding_rs::Encoding;
 
@@ -56,6 +58,8 @@ pub struct TrackMetadata {
     pub url: Option<String>,
     /// Address of a picture.
     pub art_url: Option<String>,
+    /// The picture itself, as it was received; precedes its address.
+    pub picture: Option<Arc<[u8]>>,
 }
 
 impl TrackMetadata {

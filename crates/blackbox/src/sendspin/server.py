@@ -28,6 +28,7 @@ from driver import (
     plain,
     trace_frames,
 )
+from PIL import Image
 
 BLOCK_S = 0.02
 AHEAD_US = 2_000_000
@@ -153,6 +154,10 @@ class Station:
                 await self.stop()
             case "title":
                 self.show(command["title"])
+            case "art":
+                color = command["color"]
+                image = Image.new("RGB", (80, 40), tuple(color)) if color else None
+                await self.group.group_role("artwork").set_album_artwork(image)
             case "volume":
                 self.group.group_role("controller").set_volume(command["volume"])
             case "mute":

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::capture_check::tone_share;
+use aulos_blackbox::http;
 use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::sendspin::{
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A station with a Sendspin source and a tone for when that is silent, heard by a Sendspin player.
 struct SourceRig {
     scratch: ScratchDir,
-    _server: AulosServer,
+    server: AulosServer,
     rpc: Rpc,
     player: SendspinProcess,
     signal: Vec<Frame>,
@@ -41,7 +42,8 @@ impl SourceRig {
         let server = AulosServer::start(&scratch, &config).unwrap();
         let mut rpc = Rpc::connect(server.control);
         let url = format!("ws://127.0.0.1:{port}/sendspin");
-        let options = ["--url", &*url, "--unpaired"];
+        let options = ["--url", &*url, "--unpaired", "--roles", "player,artwork"];
+        let options = [&options[..], &["--artwork", "album:png:160:80"]].concat();
         let player =
             SendspinProcess::client(tools, Dialect::Current, &scratch, "room", &options).unwrap();
         let id = player.ready["client_id"].clone();
@@ -53,7 +55,7 @@ impl SourceRig {
         let signal = programme(48_000, SampleWidth::B16, 21);
         let wav = scratch.join("signal.wav");
         write_wav(File::create(&wav).unwrap(), &signal, SampleWidth::B16).unwrap();
-        Self { scratch, _server: server, rpc, player, signal }
+        Self { scratch, server, rpc, player, signal }
     }
 
     fn music(&self, tools: &SendspinTools, dialect: Dialect, options: &[&str]) -> SendspinProcess {
@@ -116,6 +118,25 @@ fn begin_of_signal(received: &Received, sound: &[Frame], signal: &[Frame]) -> (i
     (at.rem_euclid(1_000_000), same)
 }
 
+/// A picture of the server reaches the page and the players of the station, and goes again.
+fn shows_pictures(rig: &mut SourceRig, music: &mut SendspinProcess) {
+    for color in [[200, 30, 30], [30, 30, 200]] {
+        music.command("art", json!({ "color": color })).unwrap();
+        let is_shown = |event: &aulos_blackbox::sendspin::Event| {
+            let found = event.named("artwork")?["pixels"].as_array()?[5].clone();
+            let near = |at: usize| found[at].as_i64().unwrap().abs_diff(color[at]) <= 16;
+            (0..3).all(near).then_some(())
+        };
+        rig.player.wait_for("the picture", PATIENCE, is_shown).unwrap();
+    }
+    let url = rig.properties()["metadata"]["artUrl"].clone();
+    let (_, path) = url.as_str().unwrap().split_once("/__image").unwrap();
+    let (status, picture) = http::get(rig.server.http, &format!("/__image{path}")).unwrap();
+    assert_eq!((status, &picture[..2]), (200, &[0xff, 0xd8][..]), "{url}");
+    music.command("art", json!({ "color": null })).unwrap();
+    wait_for("no picture", PATIENCE, || rig.properties()["metadata"]["artUrl"].is_null());
+}
+
 /// aiosendspin plays into the station: sound, time, title, commands, and what follows when it is gone.
 fn plays_into_a_station(dialect: Dialect, name: &str) {
     let Some(tools) = SendspinTools::find_or_skip() else { return };
@@ -156,6 +177,7 @@ fn plays_into_a_station(dialect: Dialect, name: &str) {
         event.named("group").filter(|group| group["kind"] == "ControllerNextEvent")
     };
     music.wait_for("the command", PATIENCE, is_next).unwrap();
+    shows_pictures(&mut rig, &mut music);
     music.command("title", json!({ "title": "Second" })).unwrap();
     wait_for("the next title", PATIENCE, || rig.properties()["metadata"]["title"] == "Second");
     let pause = json!({ "id": "house", "command": "pause", "params": {} });

@@ -1,8 +1,9 @@
-//! Cover art from control scripts, for the page's `<img>`.
+//! Cover art from control scripts and sources, for the page's `<img>`.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
+use aulos_proto::uri::percent_encode_url;
 use bytes::Bytes;
 
 /// Limits of the cache, in pictures and bytes: one for each of many stations, and the most recent
@@ -15,11 +16,23 @@ pub(crate) const MAX_PICTURE: usize = 4 << 20;
 /// A cache of pictures that drops the oldest when it is full.
 #[derive(Debug, Default)]
 pub(crate) struct ArtCache {
+    base_url: String,
     pictures: VecDeque<(String, Bytes)>,
     names: RandomState,
 }
 
 impl ArtCache {
+    /// An empty cache, whose pictures are served under this base URL.
+    pub(crate) fn new(base_url: String) -> Self {
+        Self { base_url, ..Self::default() }
+    }
+
+    /// Stores a picture; returns the address under which controllers find it.
+    pub(crate) fn add(&mut self, picture: Vec<u8>, extension: &str) -> Option<String> {
+        let name = self.insert(picture, extension)?;
+        Some(format!("{}{PICTURE_PATH}{}", self.base_url, percent_encode_url(&name)))
+    }
+
     /// Stores a picture; returns its name.
     pub(crate) fn insert(&mut self, picture: Vec<u8>, extension: &str) -> Option<String> {
         let (extension, _) = IMAGE_TYPES.iter().find(|(known, _)| *known == extension)?;
@@ -48,8 +61,20 @@ impl ArtCache {
     }
 }
 
+/// The extension of a picture by its first bytes.
+pub(crate) fn extension(picture: &[u8]) -> Option<&'static str> {
+    let heads: [(&[u8], _); 5] = [
+        (b"\xff\xd8", "jpg"),
+        (b"\x89PNG", "png"),
+        (b"BM", "bmp"),
+        (b"GIF8", "gif"),
+        (b"RIFF", "webp"),
+    ];
+    heads.into_iter().find(|(head, _)| picture.starts_with(head)).map(|(_, end)| end)
+}
+
 /// Path of a picture, with the key of its name.
-pub(crate) const PICTURE_PATH: &str = "/__image_cache?name=";
+const PICTURE_PATH: &str = "/__image_cache?name=";
 
 /// The name of a picture in the cache, from the address under which controllers find it.
 pub(crate) fn picture_name(url: &str) -> Option<&str> {
@@ -86,6 +111,17 @@ mod tests {
             assert!(art.insert(number.to_le_bytes().to_vec(), "gif").is_some());
         }
         assert!(art.pictures.len() <= MAX_PICTURES);
+    }
+
+    #[test]
+    fn a_picture_is_found_by_its_address() {
+        let mut art = ArtCache::new("http://house:1780".to_owned());
+        let url = art.add(vec![1], extension(b"\x89PNG...").unwrap()).unwrap();
+        assert!(url.starts_with("http://house:1780/"));
+        let (media, picture) = art.get(picture_name(&url).unwrap()).unwrap();
+        assert_eq!((media, picture.as_ref()), ("image/png", &[1][..]));
+        assert_eq!(picture_name("http://elsewhere/cover.jpg"), None);
+        assert_eq!(extension(b"<svg>"), None);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use aulos_proto::titles::{TrackMetadata, clean_text};
-use aulos_proto::uri::percent_encode_url;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -54,7 +53,7 @@ impl Stations {
         update: Map<String, Value>,
         outside: Outside<'_>,
     ) -> Effects {
-        let Self { slots, art: pictures, base_url, .. } = self;
+        let Self { slots, art: pictures, .. } = self;
         let Some(slot) = slots.iter_mut().flatten().find(|slot| slot.station.name == stream) else {
             return Effects::default();
         };
@@ -62,8 +61,7 @@ impl Stations {
             if data.len() > art::MAX_PICTURE * 2 {
                 return None;
             }
-            let name = pictures.insert(STANDARD.decode(data).ok()?, extension)?;
-            Some(format!("{base_url}{}{}", art::PICTURE_PATH, percent_encode_url(&name)))
+            pictures.add(STANDARD.decode(data).ok()?, extension)
         };
         let played = playback_status(&slot.properties) == Some("playing");
         if !merge(Arc::make_mut(&mut slot.properties), update, keep) {
@@ -154,8 +152,15 @@ impl Stations {
     /// Shows a title until the next one.
     fn set_title(&mut self, number: usize, new: NewTitle, outside: Outside<'_>) -> Effects {
         let NewTitle { title, next, .. } = new;
+        let mut metadata = json::metadata(&title);
+        let url = title.picture.and_then(|picture| {
+            let extension = art::extension(&picture)?;
+            self.art.add(picture.to_vec(), extension)
+        });
+        if let Some(url) = url {
+            metadata.insert("artUrl".to_owned(), json!(url));
+        }
         let Some(slot) = self.get_mut(number) else { return Effects::default() };
-        let metadata = json::metadata(&title);
         let has_other_next = slot.titles.next != next;
         slot.titles.next = next;
         // All others stay, also those of a control script.

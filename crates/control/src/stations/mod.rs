@@ -46,8 +46,6 @@ pub(crate) struct Stations {
     /// Indexed by station number; none where a station was removed.
     slots: Vec<Option<StationSlot>>,
     art: ArtCache,
-    /// The base URL of pictures: `http://HOST:PORT`.
-    base_url: String,
     /// Control scripts that calls have named since the start.
     named_plugins: u64,
 }
@@ -57,7 +55,7 @@ impl Stations {
     pub(crate) fn new(configured: &[StationSettings], base_url: String) -> Self {
         let slots = configured.iter().map(|station| Some(StationSlot::new(station.clone(), None)));
         let slots = slots.collect();
-        Self { slots, art: ArtCache::default(), base_url, named_plugins: 0 }
+        Self { slots, art: ArtCache::new(base_url), named_plugins: 0 }
     }
 
     /// Stores a station under the number that the audio backend gave it; returns the one that it

@@ -258,7 +258,7 @@ impl<'a> ArtworkFrame<'a> {
 
     /// The channel and the content of a message; `None` if it is none about pictures, or makes no
     /// sense.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "noise"))]
     pub(super) fn parse(dialect: DialectInfo, message: &'a [u8]) -> Option<(usize, Self)> {
         let (kind, rest) = message.split_first()?;
         let channel = usize::from(kind.checked_sub(FIRST_CHANNEL)?);
@@ -282,6 +282,12 @@ impl<'a> ArtworkFrame<'a> {
         };
         Some((channel, frame))
     }
+}
+
+/// Whether a message with this first byte is about a picture.
+#[cfg(feature = "noise")]
+pub(super) fn is_artwork(kind: u8) -> bool {
+    usize::from(kind).checked_sub(FIRST_CHANNEL.into()).is_some_and(|at| at < MAX_ARTWORK_CHANNELS)
 }
 
 /// Longest side of a picture; a client that asks for more gets this.

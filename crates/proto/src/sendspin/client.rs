@@ -12,6 +12,7 @@
 //! nothing. What is to be sent is encoded by [`SendspinClient::write`] directly before the write, for
 //! the clock's sake, in the order of the outputs: that is also the order of the encryption.
 
+mod artwork;
 mod clock;
 mod error;
 mod identity;
@@ -29,6 +30,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use super::artwork::is_artwork;
 use super::dialect::Dialect;
 use super::frame::{self, Reassembly};
 use super::key::{KEY_LEN, Key};
@@ -40,6 +42,7 @@ use super::room::TrackInfo;
 use super::session::MessageCipher as _;
 use super::{CIPHER_OVERHEAD, STEP_TIMEOUT};
 use crate::ws::{FrameKind, WsWriter};
+use artwork::{ArtworkReceiver, MAX_MESSAGE};
 use clock::{ClockAction, ServerClock};
 pub use error::SendspinClientError;
 pub use identity::{ClientIdentity, PlayerDelays, PlayerHello, ServerTrust};
@@ -65,6 +68,7 @@ pub struct SendspinClient {
     /// The chunk in the last message, which the next input forgets.
     chunk: Option<Instant>,
     track: TrackInfo,
+    artwork: ArtworkReceiver,
     has_stream: bool,
     outputs: VecDeque<Queued>,
     clock: ServerClock,
@@ -124,10 +128,11 @@ impl SendspinClient {
             trust: ServerTrust::Unpaired,
             activity: ServerActivity::None,
             roles: Roles::default(),
-            reassembly: Reassembly::default(),
+            reassembly: Reassembly::with_limit(MAX_MESSAGE),
             plaintext: Vec::new(),
             chunk: None,
             track: TrackInfo::default(),
+            artwork: ArtworkReceiver::default(),
             has_stream: false,
             outputs: VecDeque::from([Queued::Send(SendspinOutgoing::text(init))]),
             clock: ServerClock::new(now),
@@ -400,6 +405,13 @@ impl SendspinClient {
                 self.chunk = timestamp.filter(|_| self.has_stream);
                 Ok(())
             }
+            Some(&kind) if is_artwork(kind) && self.roles.artwork => {
+                match self.artwork.push(self.dialect, &self.plaintext) {
+                    Ok(event) => event.into_iter().for_each(|event| self.event(event)),
+                    Err(_) => self.malformed += 1,
+                }
+                Ok(())
+            }
             // Roles that we do not have.
             Some(_) => Ok(()),
         }
@@ -418,15 +430,17 @@ impl SendspinClient {
                 self.malformed += u64::from(!is_valid);
                 self.tell_state(now);
             }
-            "stream/start" if is_active && self.roles.player => match message::stream(&payload) {
-                Some(format) => self.begin_stream(SendspinClientEvent::Stream(format)),
-                None => self.malformed += u64::from(payload.get("player").is_some()),
-            },
-            "stream/clear" if self.has_stream && message::is_for_player(&payload) => {
+            "stream/start" if is_active => self.stream_start(&payload),
+            "stream/clear" if self.has_stream && message::is_for("player", &payload) => {
                 self.event(SendspinClientEvent::StreamCleared);
             }
-            "stream/end" if self.has_stream && message::is_for_player(&payload) => {
-                self.end_stream();
+            "stream/end" => {
+                if message::is_for("player", &payload) {
+                    self.end_stream();
+                }
+                if message::is_for("artwork", &payload) {
+                    self.end_artwork();
+                }
             }
             "server/state" if is_active => self.server_state(&payload),
             "group/update" => {
@@ -446,6 +460,22 @@ impl SendspinClient {
         self.send_json("client/hello", &hello);
         if self.deadline.is_some() {
             self.deadline = Some(now + STEP_TIMEOUT);
+        }
+    }
+
+    fn stream_start(&mut self, payload: &Value) {
+        if self.roles.artwork && payload.get("artwork").is_some_and(Value::is_object) {
+            self.artwork.begin();
+        }
+        if !self.roles.player {
+            return;
+        }
+        match message::stream(payload) {
+            Some(format) => {
+                self.has_stream = true;
+                self.event(SendspinClientEvent::Stream(format));
+            }
+            None => self.malformed += u64::from(payload.get("player").is_some()),
         }
     }
 
@@ -491,7 +521,14 @@ impl SendspinClient {
         if self.has_stream && !roles.player {
             self.end_stream();
         }
+        if !roles.artwork {
+            self.end_artwork();
+        }
         let before = core::mem::replace(&mut self.roles, roles);
+        if roles.artwork && !before.artwork {
+            // The state names the channels of pictures.
+            self.told = None;
+        }
         self.activity = activity;
         if roles.player {
             if !before.player {
@@ -527,6 +564,7 @@ impl SendspinClient {
         }
         self.roles = Roles::default();
         self.end_stream();
+        self.end_artwork();
         (self.told, self.state_due, self.deadline) = (None, None, Some(now + STEP_TIMEOUT));
         self.send(SendspinOutgoing::rekey(reply, cipher));
         Ok(())
@@ -538,19 +576,20 @@ impl SendspinClient {
         let is_due = is_known || self.state_due.is_some_and(|due| due <= now);
         if self.roles.player && self.told != Some(is_known) && is_due {
             self.told = Some(is_known);
-            let state = self.delays.state(self.dialect, is_known);
+            let state = self.delays.state(self.dialect, is_known, self.roles.artwork);
             self.send_json("client/state", &state);
         }
-    }
-
-    fn begin_stream(&mut self, event: SendspinClientEvent) {
-        self.has_stream = true;
-        self.event(event);
     }
 
     fn end_stream(&mut self) {
         if core::mem::take(&mut self.has_stream) {
             self.event(SendspinClientEvent::StreamEnded);
+        }
+    }
+
+    fn end_artwork(&mut self) {
+        if self.artwork.end() {
+            self.event(SendspinClientEvent::ArtworkEnded);
         }
     }
 

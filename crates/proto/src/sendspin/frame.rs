@@ -24,7 +24,8 @@ pub(super) const PLAYER_AUDIO: u8 = 4;
 const LAST: u8 = 1;
 const FIRST: u8 = 2;
 
-/// Longest message of a client that is put together. Texts of clients have a few hundred bytes.
+/// Longest message that is put together, where nothing else is said. Texts of clients have a few hundred
+/// bytes.
 const MAX_MESSAGE: usize = 256 * 1024;
 
 /// The clock of the protocol: microseconds.
@@ -101,20 +102,33 @@ pub struct FragmentError;
 
 impl fmt::Display for FragmentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "fragments in a wrong order, or of a message above {MAX_MESSAGE} bytes")
+        f.write_str("fragments in a wrong order, or of a message that is too long")
     }
 }
 
 impl core::error::Error for FragmentError {}
 
-/// Puts fragments together; holds at most one message of [`MAX_MESSAGE`].
-#[derive(Debug, Default)]
+/// Puts fragments together; holds at most one message.
+#[derive(Debug)]
 pub(super) struct Reassembly {
     /// The message so far: its type and its bytes.
     message: Vec<u8>,
+    limit: usize,
+}
+
+impl Default for Reassembly {
+    fn default() -> Self {
+        Self { message: Vec::new(), limit: MAX_MESSAGE }
+    }
 }
 
 impl Reassembly {
+    /// For messages of at most `limit` bytes.
+    #[cfg(feature = "noise")]
+    pub(super) const fn with_limit(limit: usize) -> Self {
+        Self { message: Vec::new(), limit }
+    }
+
     /// Takes a plaintext; the whole message when it is complete.
     pub(super) fn push<'a>(
         &'a mut self,
@@ -131,7 +145,7 @@ impl Reassembly {
             _ => return Err(FragmentError),
         };
         let is_first = flags & FIRST != 0;
-        let too_long = self.message.len() + rest.len() > MAX_MESSAGE;
+        let too_long = self.message.len() + rest.len() > self.limit;
         if is_first != self.message.is_empty() || (is_first && rest.is_empty()) || too_long {
             return Err(FragmentError);
         }

@@ -111,6 +111,7 @@ fn titles_are_read_from_the_pipe_of_shairport_sync() {
         duration: Some(Span::from_millis(252_960)),
         url: None,
         art_url: None,
+        ..TrackMetadata::default()
     };
     let second = TrackMetadata { title: own("II."), ..TrackMetadata::default() };
     let expected = [

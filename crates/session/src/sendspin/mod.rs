@@ -90,6 +90,8 @@ pub struct SendspinInput {
     chunk_judge: ChunkJudge,
     /// What plays from a time of the server on.
     tracks: VecDeque<(Instant, TrackInfo)>,
+    /// The picture from a time of the server on.
+    artwork: Option<(Instant, Option<Arc<[u8]>>)>,
     demand: StandbyRequest,
     outputs: VecDeque<SendspinInputOutput>,
     handled_at: Instant,
@@ -117,6 +119,7 @@ impl SendspinInput {
             taken: None,
             chunk_judge: ChunkJudge::default(),
             tracks: VecDeque::new(),
+            artwork: None,
             demand: StandbyRequest::Play,
             outputs: VecDeque::new(),
             handled_at: now,
@@ -342,6 +345,9 @@ impl SendspinInput {
                 }
                 self.tracks.push_back((at, track));
             }
+            SendspinClientEvent::Artwork(at, picture) => self.artwork = Some((at, picture)),
+            SendspinClientEvent::ArtworkDropped => self.artwork = None,
+            SendspinClientEvent::ArtworkEnded => (self.artwork, self.status.artwork) = (None, None),
             SendspinClientEvent::Commands(commands) => self.status.commands = commands,
             SendspinClientEvent::Playback(playback) => {
                 self.status.is_playing = playback == PlaybackState::Playing;
@@ -377,6 +383,7 @@ impl SendspinInput {
         (self.status.stream, self.status.track, self.status.is_playing) = (None, None, false);
         self.status.commands = TransportCommands::default();
         self.tracks.clear();
+        (self.artwork, self.status.artwork) = (None, None);
     }
 
     fn show_server(&mut self) {
@@ -527,6 +534,9 @@ impl SendspinInput {
         {
             self.status.track = (track != TrackInfo::default()).then(|| Arc::new(track));
         }
+        if let Some((_, picture)) = self.artwork.take_if(|(at, _)| is_due(*at)) {
+            self.status.artwork = picture;
+        }
     }
 
     /// Closes the connection of the server that has the source.
@@ -566,6 +576,7 @@ impl SendspinInput {
         if had_source {
             self.tracks.clear();
             (self.status.is_playing, self.status.track) = (false, None);
+            (self.artwork, self.status.artwork) = (None, None);
             self.status.commands = TransportCommands::default();
             // What has arrived is still played.
             (self.status.stream, self.chunk_judge) = (None, ChunkJudge::default());

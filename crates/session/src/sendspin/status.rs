@@ -28,6 +28,8 @@ pub struct SendspinInputStatus {
     pub is_playing: bool,
     /// What plays now, as far as the server says it.
     pub track: Option<Arc<TrackInfo>>,
+    /// The picture that belongs to it: a file of a format that the server chose, at most 1 MiB.
+    pub artwork: Option<Arc<[u8]>>,
     /// What the server can be told.
     pub commands: TransportCommands,
     /// Why the last connection or attempt has failed; none once chunks are played again.

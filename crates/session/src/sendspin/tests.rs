@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use aulos_core::{Codec, Ppm, SampleSpec};
 use aulos_engine::source::SourceItem;
 use aulos_proto::sendspin::{
-    Admission, AdmissionInput, AdmissionOutput, AudioChunk, ClientSession, ClientSessionEvent,
-    ClientSessionOutput, ControllerCommand, ControllerState, RoomState, ServerInfo, SessionMessage,
-    SupportedFormat, TransportCommand, Trust,
+    Admission, AdmissionInput, AdmissionOutput, ArtworkFormat, ArtworkRendition, ArtworkUpdate,
+    AudioChunk, ClientSession, ClientSessionEvent, ClientSessionOutput, ControllerCommand,
+    ControllerState, RoomState, ServerInfo, SessionMessage, SupportedFormat, TransportCommand,
+    Trust,
 };
 use aulos_proto::snap::wire::{ServerSettings, codec_header};
 use aulos_proto::ws::{FrameKind, WsMessage, WsReader};
@@ -120,6 +121,20 @@ impl World {
         let at = self.server_now(number) + ahead;
         self.send_at(number, at, &payload(first));
         at
+    }
+
+    /// Lets the server show a picture, or none, at a time `ahead` from now.
+    fn show_picture(&mut self, number: u32, picture: Option<&[u8]>, ahead: Span) {
+        let jpeg = ArtworkRendition { format: ArtworkFormat::Jpeg, width: 640, height: 640 };
+        let renditions = [Some(jpeg), None, None, None];
+        let pictures = [picture.map(Arc::from), None, None, None];
+        let at = self.server_now(number) + ahead;
+        let (mut frames, mut writer) = (Vec::new(), WsWriter::default());
+        let session = self.session(number);
+        session.set_artwork(&ArtworkUpdate { renditions, pictures });
+        while session.write_artwork(at, &mut writer, &mut frames) {}
+        assert!(!frames.is_empty());
+        self.push_to_input(number, &frames);
     }
 
     fn send_at(&mut self, number: u32, at: Instant, payload: &[u8]) {
@@ -314,6 +329,30 @@ fn sound_goes_to_the_station_the_delay_before_its_time() {
         assert_eq!(status.server.as_ref().unwrap().name, "server 1");
         assert_eq!(world.session(1).lead().output_delay, DELAY);
     }
+}
+
+#[test]
+fn a_picture_is_shown_at_its_time_and_goes_with_its_server() {
+    let mut world = World::playing(0);
+    let shown = |world: &mut World| world.status.read().artwork.clone();
+    world.show_picture(1, Some(&[7; 90_000]), Span::ZERO);
+    world.run(10);
+    assert_eq!(shown(&mut world).as_deref(), Some(&[7; 90_000][..]));
+    // One that is to be shown with sound that has not come yet.
+    world.show_picture(1, Some(&[8; 10]), DELAY + millis(500));
+    world.run(450);
+    assert_eq!(shown(&mut world).as_deref(), Some(&[7; 90_000][..]));
+    world.run(100);
+    assert_eq!(shown(&mut world).as_deref(), Some(&[8; 10][..]));
+    world.show_picture(1, None, Span::ZERO);
+    world.run(10);
+    assert_eq!(shown(&mut world), None);
+    world.show_picture(1, Some(&[9; 10]), Span::ZERO);
+    world.run(10);
+    assert!(shown(&mut world).is_some());
+    world.input.disconnected(world.now, Some(1), SendspinInputError::Closed);
+    world.run(10);
+    assert_eq!(shown(&mut world), None);
 }
 
 /// aiosendspin sends what it keeps twice to a player that joins while it plays.

@@ -22,7 +22,7 @@ pub(crate) fn title(status: &StationReport) -> Option<Cow<'_, TrackMetadata>> {
     let playlist = || of_source(&status.playlists, active).and_then(|it| it.title.as_deref());
     let borrowed = radio.or_else(dj).or_else(playlist).map(Cow::Borrowed);
     let server = of_source(&status.sendspin_inputs, active);
-    borrowed.or_else(|| Some(Cow::Owned(sendspin::title(server?.track.as_ref()?))))
+    borrowed.or_else(|| Some(Cow::Owned(sendspin::title(server?)?)))
 }
 
 /// What a report has for the source with this index, if it is of that kind.

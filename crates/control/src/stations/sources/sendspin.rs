@@ -1,6 +1,6 @@
 //! Players of a Sendspin server: their status as JSON, and what their servers say of the programme.
 
-use aulos_proto::sendspin::{ServerTrust, TrackInfo, TransportCommand};
+use aulos_proto::sendspin::{ServerTrust, TransportCommand};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::sendspin::{SendspinInputCounts, SendspinInputStatus};
 use serde_json::{Map, Value, json};
@@ -47,15 +47,20 @@ pub(crate) fn status_json(status: &SendspinInputStatus) -> Value {
     })
 }
 
-/// A title as stations show it.
-pub(super) fn title(track: &TrackInfo) -> TrackMetadata {
-    TrackMetadata {
+/// What the server says of its programme, as stations show it; `None` if it says nothing.
+pub(super) fn title(status: &SendspinInputStatus) -> Option<TrackMetadata> {
+    let picture = status.artwork.clone();
+    let Some(track) = status.track.as_deref() else {
+        return picture.map(|it| TrackMetadata { picture: Some(it), ..TrackMetadata::default() });
+    };
+    Some(TrackMetadata {
         title: track.title.clone(),
         artist: track.artist.clone(),
         album: track.album.clone(),
         art_url: track.artwork_url.clone(),
+        picture,
         ..TrackMetadata::default()
-    }
+    })
 }
 
 /// The source whose server can be told something: that on air, else the first one. So a programme that

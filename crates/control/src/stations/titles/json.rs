@@ -29,7 +29,7 @@ pub(crate) fn title_and_artist(
 
 /// A title in a control script's format.
 pub(crate) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
-    let TrackMetadata { title, artist, album, genre, composer, duration, url, art_url } = title;
+    let TrackMetadata { title, artist, album, genre, composer, duration, url, art_url, .. } = title;
     let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
     let pairs = [
         ("title", title.as_ref().map(|text| json!(text))),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::sendspin::dialect::Dialect;
 use crate::sendspin::format::SupportedFormat;
-use crate::sendspin::hello::{CONTROLLER, METADATA, PLAYER};
+use crate::sendspin::hello::{ARTWORK, CONTROLLER, METADATA, PLAYER};
 use crate::sendspin::key::{KEY_LEN, Key, PairingToken};
 use crate::sendspin::noise::{Psk, SENTINEL_PSK, derive, derive_for, psk_id, public_key};
 
@@ -121,7 +121,7 @@ impl PlayerHello {
                 "manufacturer": "aulos",
                 "software_version": self.version,
             },
-            "supported_roles": [PLAYER, METADATA, CONTROLLER],
+            "supported_roles": [PLAYER, METADATA, CONTROLLER, ARTWORK],
             "player@v1_support": {
                 "supported_formats": formats,
                 "buffer_capacity": self.buffer_capacity,
@@ -135,6 +135,7 @@ impl PlayerHello {
             }
             Dialect::FirstNoise | Dialect::Legacy => {
                 hello["player@v1_support"]["supported_commands"] = json!([]);
+                hello["artwork@v1_support"] = artwork_support(dialect);
                 let is_paired = trust == ServerTrust::Paired;
                 hello["trust_level"] = if is_paired { "user" } else { "none" }.into();
                 hello["supported_pair_methods"] = json!([{ "method": "pairing_psk" }]);
@@ -147,13 +148,31 @@ impl PlayerHello {
 impl PlayerDelays {
     /// The payload of `client/state`.
     #[allow(clippy::indexing_slicing, reason = "members of objects that are made here")]
-    pub(super) fn state(self, dialect: Dialect, available: bool) -> Value {
+    pub(super) fn state(self, dialect: Dialect, available: bool, has_artwork: bool) -> Value {
         let mut player = json!({
             "required_lead_time_ms": self.lead_ms,
             "min_buffer_ms": self.lead_ms,
             "supported_commands": [],
         });
         player[dialect.info().delay_key] = self.output_ms.into();
-        json!({ "available": available, "player": player })
+        let mut state = json!({ "available": available, "player": player });
+        if has_artwork && dialect.info().has_artwork_transfers {
+            state["artwork"] = artwork_support(dialect);
+        }
+        state
     }
 }
+
+/// The object that says which pictures are wanted: in the state, or in the first dialects in the hello.
+fn artwork_support(dialect: Dialect) -> Value {
+    let (width, height) = match dialect {
+        Dialect::Current => ("width", "height"),
+        Dialect::FirstNoise | Dialect::Legacy => ("media_width", "media_height"),
+    };
+    json!({ "channels": [
+        { "source": "album", "format": "jpeg", width: ARTWORK_SIDE, height: ARTWORK_SIDE },
+    ] })
+}
+
+/// Sides of the picture: what a page shows on a dense screen, in some 100 kB.
+const ARTWORK_SIDE: u32 = 640;

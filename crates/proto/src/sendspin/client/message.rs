@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::sendspin::dialect::DialectInfo;
 use crate::sendspin::format::SupportedFormat;
 use crate::sendspin::frame::instant;
-use crate::sendspin::hello::{CONTROLLER, METADATA, PLAYER};
+use crate::sendspin::hello::{ARTWORK, CONTROLLER, METADATA, PLAYER};
 use crate::sendspin::room::{PlaybackState, TrackInfo};
 
 /// What a server wants of a connection, the least first.
@@ -106,11 +106,12 @@ pub(super) struct Roles {
     pub(super) player: bool,
     pub(super) metadata: bool,
     pub(super) controller: bool,
+    pub(super) artwork: bool,
 }
 
 impl Roles {
     pub(super) const fn is_empty(self) -> bool {
-        !self.player && !self.metadata && !self.controller
+        !self.player && !self.metadata && !self.controller && !self.artwork
     }
 }
 
@@ -129,7 +130,12 @@ impl Activate {
         }
         let roles = payload.get("active_roles").and_then(Value::as_array).map(|roles| {
             let has = |name| roles.iter().any(|role| role == name);
-            Roles { player: has(PLAYER), metadata: has(METADATA), controller: has(CONTROLLER) }
+            Roles {
+                player: has(PLAYER),
+                metadata: has(METADATA),
+                controller: has(CONTROLLER),
+                artwork: has(ARTWORK),
+            }
         });
         let method = payload.get("pairing").and_then(|pairing| pairing.get("method"));
         Some(Self { activity, roles, by_token: method.is_some_and(|it| it == "pairing_psk") })
@@ -148,10 +154,11 @@ pub(super) fn stream(payload: &Value) -> Option<SupportedFormat> {
     SupportedFormat::parse(payload.get("player")?)
 }
 
-/// Whether `stream/clear` or `stream/end` is for players.
-pub(super) fn is_for_player(payload: &Value) -> bool {
+/// Whether `stream/clear` or `stream/end` is for this role.
+pub(super) fn is_for(role: &str, payload: &Value) -> bool {
+    let family = |name: &Value| name.as_str().and_then(|name| name.split('@').next()) == Some(role);
     let roles = payload.get("roles").and_then(Value::as_array);
-    roles.is_none_or(|roles| roles.iter().any(|role| role == "player" || role == PLAYER))
+    roles.is_none_or(|roles| roles.iter().any(family))
 }
 
 /// `playback_state` of `group/update`.

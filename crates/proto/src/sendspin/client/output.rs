@@ -1,5 +1,7 @@
 //! What a client gives its driver.
 
+use std::sync::Arc;
+
 use aulos_core::Instant;
 
 use super::error::SendspinClientError;
@@ -79,6 +81,13 @@ pub enum SendspinClientEvent {
     StreamEnded,
     /// What plays from a time of the server's clock on.
     Track(Instant, TrackInfo),
+    /// The picture from a time of the server's clock on, JPEG as a rule, at most 1 MiB; `None` for
+    /// none.
+    Artwork(Instant, Option<Arc<[u8]>>),
+    /// A picture whose time has not come is not to be shown.
+    ArtworkDropped,
+    /// There is no picture any more.
+    ArtworkEnded,
     /// What the server can be told.
     Commands(TransportCommands),
     /// Whether the server's group plays.

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::super::{
-    ActivatedClient, Admission, AdmissionInput, AdmissionOutput, AudioChunk, ClientSession,
-    ClientSessionEvent, ClientSessionOutput, ControllerCommand, ControllerState, PairingToken,
-    PlaybackState, Psk, RoomState, ServerInfo, Trust,
+    ActivatedClient, Admission, AdmissionInput, AdmissionOutput, ArtworkRequest, ArtworkUpdate,
+    AudioChunk, ClientSession, ClientSessionEvent, ClientSessionOutput, ControllerCommand,
+    ControllerState, PairingToken, PlaybackState, Psk, RoomState, ServerInfo, Trust,
 };
 use super::*;
 use crate::sendspin::format::SupportedFormat;
@@ -48,6 +48,7 @@ struct World {
     events: Vec<SendspinClientEvent>,
     chunks: Vec<(Instant, Vec<u8>)>,
     commands: Vec<ControllerCommand>,
+    request: Option<ArtworkRequest>,
     now: Instant,
 }
 
@@ -69,6 +70,7 @@ impl World {
             events: Vec::new(),
             chunks: Vec::new(),
             commands: Vec::new(),
+            request: None,
             now: at(0),
         }
     }
@@ -122,6 +124,9 @@ impl World {
                 ClientSessionOutput::Event(ClientSessionEvent::Command(command)) => {
                     self.commands.push(command);
                 }
+                ClientSessionOutput::Event(ClientSessionEvent::Artwork(request)) => {
+                    self.request = Some(request);
+                }
                 _ => {}
             }
         }
@@ -170,6 +175,20 @@ impl World {
             }
         }
         is_busy
+    }
+
+    /// Lets the server show this picture, and carries all its messages.
+    fn show(&mut self, picture: Option<&[u8]>) {
+        let session = self.session.as_mut().unwrap();
+        let renditions = self.request.unwrap().renditions;
+        let picture = picture.map(Arc::from);
+        let pictures = renditions.map(|rendition| rendition.and_then(|_| picture.clone()));
+        session.set_artwork(&ArtworkUpdate { renditions, pictures });
+        let (mut frames, mut writer) = (Vec::new(), WsWriter::default());
+        while session.write_artwork(self.now, &mut writer, &mut frames) {}
+        for (is_text, message) in messages(&frames) {
+            self.send_to_client(is_text, &message);
+        }
     }
 
     fn send_chunk(&mut self, timestamp: Instant, payload: &[u8]) {
@@ -253,6 +272,33 @@ fn an_unpaired_server_plays_where_that_is_allowed() {
     world.client.close(SendspinClientError::AnotherServer);
     world.run(0);
     assert_eq!(world.closed(), Some(SendspinClientError::AnotherServer));
+}
+
+#[test]
+fn the_picture_of_the_album_comes_from_the_server() {
+    let mut world = World::new(true, approved());
+    world.run(1_000);
+    world.session.as_mut().unwrap().set_room(Arc::new(room()));
+    world.run(0);
+    world.now += Span::from_secs(2);
+    world.session.as_mut().unwrap().handle_timeout(world.now);
+    world.run(0);
+    let wanted = world.request.unwrap().renditions;
+    assert_eq!(wanted[0].map(|it| (it.width, it.height)), Some((640, 640)));
+    assert_eq!(wanted[1..], [None; 3]);
+    let picture: Vec<u8> = (0..200_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+    world.show(Some(&picture));
+    let shown = SendspinClientEvent::Artwork(world.now, Some(Arc::from(picture)));
+    assert_eq!(world.events.last(), Some(&shown));
+    world.show(None);
+    assert_eq!(world.events.last(), Some(&SendspinClientEvent::Artwork(world.now, None)));
+    let end = json!({ "type": "stream/end", "payload": { "roles": ["artwork"] } }).to_string();
+    for _ in 0..2 {
+        world.client.text(world.now, end.as_bytes()).unwrap();
+    }
+    world.run(0);
+    let ends = world.events.iter().filter(|event| **event == SendspinClientEvent::ArtworkEnded);
+    assert_eq!((ends.count(), world.client.malformed()), (1, 0));
 }
 
 #[test]
