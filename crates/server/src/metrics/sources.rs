@@ -4,6 +4,7 @@ use aulos_control::backend::{FailureCounts, HlsSourceState, InputState, Loudness
 use aulos_core::{Lufs, Span};
 use aulos_io::srt::SrtFeederState;
 use aulos_session::rtp::RtpInputStatus;
+use aulos_session::sendspin::SendspinInputStatus;
 
 use super::table::{Metric, Series, SourceView, Values};
 
@@ -17,6 +18,9 @@ const HLS_RESULTS: &[&str] = &["played", "lost"];
 
 const SRT_RESULTS: &[&str] =
     &["received", "lost", "retransmitted", "dropped", "duplicate", "unreadable", "no_room"];
+
+const SENDSPIN_RESULTS: &[&str] = &["played", "late", "early", "repeated", "damaged", "dropped"];
+const SENDSPIN_FAULTS: &[&str] = &["forged", "malformed"];
 
 /// The windows of EBU R 128.
 pub(super) const WINDOWS: &[&str] = &["momentary", "short_term", "integrated"];
@@ -51,6 +55,10 @@ fn rtp(view: &SourceView<'_>) -> Option<RtpInputStatus> {
 
 fn srt(view: &SourceView<'_>) -> Option<SrtFeederState> {
     *view.station.status.srt_inputs.get(view.index)?
+}
+
+fn sendspin<'a>(view: &SourceView<'a>) -> Option<&'a SendspinInputStatus> {
+    view.station.status.sendspin_inputs.get(view.index)?.as_ref()
 }
 
 const fn gauge(
@@ -203,5 +211,43 @@ pub(super) const SOURCES: &[Metric] = &[
         "aulos_srt_input_refused_total",
         "Callers that a source over SRT has refused.",
         |view, series| series.set(srt(view).map(|status| status.link.srt.refused)),
+    ),
+    gauge(
+        "aulos_sendspin_input_connected",
+        "1 while a Sendspin server has the source.",
+        |view, series| series.set(sendspin(view).map(|status| status.server.is_some())),
+    ),
+    counter("aulos_sendspin_input_chunks_total", "Chunks of a Sendspin source.", |view, series| {
+        if let Some(status) = sendspin(view) {
+            let of = status.counts;
+            let values = [of.played, of.late, of.early, of.repeated, of.damaged, of.dropped];
+            for (result, value) in SENDSPIN_RESULTS.iter().zip(values) {
+                series.with(&[result], value);
+            }
+        }
+    })
+    .labels(&[("result", SENDSPIN_RESULTS)]),
+    counter(
+        "aulos_sendspin_input_gaps_total",
+        "Gaps of a Sendspin source that were filled with silence.",
+        |view, series| series.set(sendspin(view).map(|status| status.counts.gaps)),
+    ),
+    counter(
+        "aulos_sendspin_input_messages_bad_total",
+        "Messages to a Sendspin source that do not decrypt (`forged`) or make no sense.",
+        |view, series| {
+            if let Some(status) = sendspin(view) {
+                let values = [status.counts.forged, status.counts.malformed];
+                for (reason, value) in SENDSPIN_FAULTS.iter().zip(values) {
+                    series.with(&[reason], value);
+                }
+            }
+        },
+    )
+    .labels(&[("reason", SENDSPIN_FAULTS)]),
+    counter(
+        "aulos_sendspin_input_refused_total",
+        "Servers that a Sendspin source has refused because another one was playing.",
+        |view, series| series.set(sendspin(view).map(|status| status.counts.refused)),
     ),
 ];

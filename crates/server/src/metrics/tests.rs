@@ -27,7 +27,7 @@ use super::{ProcessStatistics, RequestCount, Scrape};
 const MOST_SERIES: [(&str, usize); 9] = [
     ("the server, without the rows below", 215),
     ("a station", 110),
-    ("a source", 44),
+    ("a source", 55),
     ("a recorder", 20),
     ("a push", 6),
     ("an RTP output", 5),
