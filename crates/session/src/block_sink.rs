@@ -82,6 +82,12 @@ impl BlockSink {
         }
     }
 
+    /// The sender has closed cleanly, and everything it has sent was handed over.
+    pub(crate) fn mark_ended(&mut self) {
+        self.in_stream = false;
+        drop(self.items.push(SourceItem::End));
+    }
+
     /// The station does not need the source and discards what it has.
     pub(crate) const fn discard(&mut self) {
         self.in_stream = false;

@@ -15,6 +15,7 @@
 //!        (files) ----- playlist -------- the order in which a station plays them
 //!        SRT ------------ srt ---------- the payloads of a stream, in and out
 //!        HLS ------------ hls ---------- a station's output
+//!        a microphone -- talk ---------- an announcement
 //!        (texts) ---- title_output ----- when a title goes to an RDS encoder or a program
 //! ```
 //!
@@ -45,6 +46,7 @@ pub mod sendspin;
 pub mod snapcast;
 #[cfg(feature = "srt")]
 pub mod srt;
+pub mod talk;
 mod timed_chunk;
 pub mod title_output;
 

@@ -7,14 +7,16 @@
 
 use std::sync::Arc;
 
-use aulos_core::{ChannelLayout, Frames, SampleRate};
+use aulos_core::{ChannelLayout, Frames, Instant, SampleRate, Span};
+use aulos_engine::source::SourceItem;
 use aulos_proto::mp3::{MainData, whole_frames};
 use aulos_proto::ogg::{ParsedPage, parse_page};
 use aulos_proto::packets::{FormatHint, PacketSplitter, SplitterEvent};
 use aulos_session::mount::{FrameFormat, MountCodec, MountFormat, MountStream};
+use aulos_session::talk::{MAX_AHEAD, MAX_HELD, MAX_LATE, Talk, TalkFormat, TalkSink};
 
 /// All targets by name, which is also the name of the corpus.
-pub const TARGETS: [(&str, FuzzTarget); 1] = [("mount", mount)];
+pub const TARGETS: [(&str, FuzzTarget); 2] = [("mount", mount), ("talk", talk)];
 
 /// Accepts any bytes, and panics when a property is violated.
 pub type FuzzTarget = fn(&[u8]);
@@ -54,6 +56,61 @@ pub fn mount(data: &[u8]) {
         MountCodec::Mp3 | MountCodec::Aac => {}
         MountCodec::Opus | MountCodec::Vorbis | MountCodec::Flac => check_ogg(&out),
     }
+}
+
+/// A microphone that sends anything at any time: a talk ends once, what is handed over was sent,
+/// and a timer that has fired is over.
+///
+/// ```text
+///  format | pause in ms, length / 4, bytes | pause in ms, length / 4, bytes | ...
+/// ```
+pub fn talk(data: &[u8]) {
+    let Some((&format, mut rest)) = data.split_first() else { return };
+    let channels = 1 + format % 2;
+    let format = match format / 2 % 3 {
+        0 => TalkFormat::Opus { channels },
+        1 => TalkFormat::Pcm { rate: SampleRate::HZ_48000, channels },
+        _ => TalkFormat::Pcm { rate: SampleRate::HZ_44100, channels },
+    };
+    let (sink, mut sound) = TalkSink::new();
+    let begin = Instant::ZERO + Span::from_secs(1);
+    let mut now = begin;
+    let mut talk = Talk::new(sink, format, now);
+    let (mut samples, mut ends) = (0, 0);
+    let mut take = |blocks: usize| {
+        for _ in 0..blocks {
+            match sound.items.pop() {
+                Some(SourceItem::Block(block)) => samples += block.samples().len(),
+                Some(SourceItem::End) => ends += 1,
+                Some(SourceItem::Lost) => panic!("a talk ends cleanly"),
+                None => return,
+            }
+        }
+    };
+    while let [pause, length, behind @ ..] = rest {
+        let (frame, behind) = behind.split_at(behind.len().min(usize::from(*length) * 4));
+        rest = behind;
+        let until = now + Span::from_millis((*pause).into());
+        while let Some(at) = talk.poll_timeout().filter(|at| *at <= until) {
+            now = now.max(at);
+            talk.handle_timeout(now);
+            assert_ne!(talk.poll_timeout(), Some(at), "a timer fires again");
+        }
+        now = until;
+        talk.handle_frame(now, frame);
+        // The room is busy at times.
+        take(usize::from(pause / 64));
+    }
+    talk.end(now, None);
+    while let Some(at) = talk.poll_timeout() {
+        now = now.max(at);
+        take(usize::MAX);
+        talk.handle_timeout(now);
+    }
+    take(usize::MAX);
+    assert_eq!(ends, 1);
+    let most = format.rate().frames(now - begin + MAX_AHEAD + MAX_LATE + MAX_HELD);
+    assert!(samples <= (most.as_usize() + 5_760) * format.channels(), "{samples} samples");
 }
 
 /// Passes the packets of a stream, if the mount can.
