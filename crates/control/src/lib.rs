@@ -34,6 +34,7 @@ mod stations;
 mod views;
 
 pub use announcements::start::{SOUND_START_STEP, SOUND_START_TIME, start_sounds};
+pub use announcements::talk;
 pub use clients::registry;
 pub use clients::registry::store::MAX_ADDED;
 pub use cluster::calls::serve as serve_cluster;

@@ -57,6 +57,9 @@ export const fileName = uri => {
   try { return decodeURIComponent(last); } catch { return last; }
 };
 
+/** The name of an announced sound. */
+export const soundName = uri => uri === "talk:" ? "Talk" : fileName(uri);
+
 const plainName = client => client.config.name || client.host.name || client.id;
 
 /** The names of all clients by id: what was configured, else the host, with the id where two would be the same. */

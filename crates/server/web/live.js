@@ -1,7 +1,7 @@
 // The view of all stations: one look says whether all is well.
 
 import { ATTENTION, BROKEN, IDLE, recording, replacedSource, serverCondition, sourceCondition, stationCondition } from "./condition.js";
-import { clientNames, count, fileName } from "./format.js";
+import { clientNames, count, soundName } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { ListenButton } from "./listen.js";
 import { Figures, Meter, MeterLegend, Metered } from "./meters.js";
@@ -53,7 +53,7 @@ function SourceChips({ station }) {
 /** The announcement, the title or the source client that is heard; empty if unknown. */
 function titleOf(station) {
   const announcement = station.announcements.find(one => one.state === "playing");
-  if (announcement) return `Announcement: ${fileName(announcement.uri)}`;
+  if (announcement) return `Announcement: ${soundName(announcement.uri)}`;
   const title = station.state === "playing" && station.playing?.title;
   if (title) return [...(station.playing.artist ?? []), title].join(" \u2013 ");
   const live = station.sources.find(source => source.name === station.active)?.dj;

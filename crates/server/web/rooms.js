@@ -4,6 +4,7 @@ import { clientNames, syncText, words } from "./format.js";
 import { html, signal, useEffect, useRef, useState } from "./html.js";
 import { ClientSound } from "./sound.js";
 import { act, ask, link, may, say, stations, status } from "./store.js";
+import { TalkButton } from "./talk.js";
 
 /** How long a value that the reader sets is not overwritten by the server's. */
 const TOUCHED_MS = 1_500;
@@ -113,6 +114,7 @@ function ClientSettings({ client, name, group }) {
     ${may("Aulos.SetVolumeCap") ? html`<${Field} label="Maximum volume" type="number" min="0" max="100" unit="%" value=${config.volume.cap ?? 100} onSet=${text => act("Aulos.SetVolumeCap", { client: client.id, percent: Number(text) })}/>` : ""}
     <p class="dim">${snapclient.name} ${snapclient.version}, ${host.ip}${host.os ? `, ${host.os}` : ""}</p>
     ${!client.connected && may("Server.DeleteClient") ? html`<button type="button" onClick=${() => act("Server.DeleteClient", { id: client.id })}>Forget</button>` : ""}
+    ${group.clients.length > 1 ? html`<${TalkButton} target=${{ client: client.id }} name=${name} isQuiet/>` : ""}
     ${may("Aulos.GetClientSound") ? html`<${ClientSound} client=${client} name=${name}/>` : ""}
   </div></details>`;
 }
@@ -153,7 +155,8 @@ function Group({ group, groups, names }) {
       <label class="field">Station ${may("Group.SetStream")
         ? html`<select value=${group.station} onChange=${event => act("Group.SetStream", { id: group.id, stream_id: event.target.value })}>${stations.value.filter(one => !one.mount).map(one => html`<option key=${one.name} value=${one.name} selected=${one.name === group.station}>${one.name}</option>`)}</select>`
         : html`<strong>${group.station}</strong>`}<span class="visually-hidden"> of ${group.name}</span></label>
-      ${may("Group.SetMute") && (group.clients.length > 1 || group.muted) ? html`<button type="button" aria-pressed=${group.muted} onClick=${() => act("Group.SetMute", { id: group.id, mute: !group.muted })}>Mute group<span class="visually-hidden"> ${group.name}</span></button>` : group.muted ? html`<span class="dim">muted</span>` : ""}</header>
+      ${may("Group.SetMute") && (group.clients.length > 1 || group.muted) ? html`<button type="button" aria-pressed=${group.muted} onClick=${() => act("Group.SetMute", { id: group.id, mute: !group.muted })}>Mute group<span class="visually-hidden"> ${group.name}</span></button>` : group.muted ? html`<span class="dim">muted</span>` : ""}
+      <${TalkButton} target=${{ group: group.id }} name=${group.name} isQuiet/></header>
     <ul class="rows">${group.clients.map(client => html`<${ClientRow} key=${client.id} client=${client} name=${names.get(client.id)} group=${group} groups=${groups}/>`)}</ul>
     ${group.clients.length > 1 && may("Group.SetName") ? html`<details><summary>Rename</summary><${GroupName} group=${group}/></details>` : ""}
   </section>`;

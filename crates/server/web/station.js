@@ -1,7 +1,7 @@
 // One station: everything that can be seen and set of it.
 
 import { sourceCondition, stationCondition } from "./condition.js";
-import { count, fileName, lufs, number, signed, tenth } from "./format.js";
+import { count, fileName, lufs, number, signed, soundName, tenth } from "./format.js";
 import { History } from "./history.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { ListenButton } from "./listen.js";
@@ -10,6 +10,7 @@ import { Figures, Meter, MeterLegend, Metered } from "./meters.js";
 import { Recorder } from "./recorder.js";
 import { act, ask, getJson, link, may, say, send, stations, status } from "./store.js";
 import { SyncButton } from "./sync.js";
+import { TalkButton } from "./talk.js";
 
 /** How often figures that are not in the meters are read. */
 const READ_MS = 1_000;
@@ -159,8 +160,9 @@ function Announcements({ station }) {
   const waiting = station.announcements, make = may("Aulos.Announce");
   if (!make && waiting.length === 0) return null;
   return html`<section class="card" aria-labelledby="announcements"><header><h2 id="announcements">Announcements</h2></header>
-    <ul class="rows">${waiting.map(one => html`<li key=${one.id}><span class="about"><strong>${fileName(one.uri)}</strong> <span class="dim">${one.state}</span></span>
-      ${may("Aulos.CancelAnnouncement") ? html`<button type="button" onClick=${() => act("Aulos.CancelAnnouncement", { id: one.id })}>Cancel<span class="visually-hidden"> ${fileName(one.uri)}</span></button>` : ""}</li>`)}</ul>
+    ${make ? html`<${TalkButton} target=${{ station: station.name }} name=${station.name}/>` : ""}
+    <ul class="rows">${waiting.map(one => html`<li key=${one.id}><span class="about"><strong>${soundName(one.uri)}</strong> <span class="dim">${one.state}</span></span>
+      ${may("Aulos.CancelAnnouncement") ? html`<button type="button" onClick=${() => act("Aulos.CancelAnnouncement", { id: one.id })}>Cancel<span class="visually-hidden"> ${soundName(one.uri)}</span></button>` : ""}</li>`)}</ul>
     ${make ? html`<${AnnounceForm} station=${station}/>` : ""}</section>`;
 }
 

@@ -64,8 +64,14 @@ function publishMeters(readings) {
   for (const listener of meters.listeners) listener(readings);
 }
 
-const address = new URL(root + "jsonrpc", document.baseURI);
-Object.assign(address, { protocol: address.protocol.replace("http", "ws"), username: "", password: "" });
+function socketAddress(path) {
+  const address = new URL(root + path, document.baseURI);
+  return Object.assign(address, { protocol: address.protocol.replace("http", "ws"), username: "", password: "" });
+}
+
+const address = socketAddress("jsonrpc");
+/** The WebSocket of a talk. */
+export const talkAddress = socketAddress("api/v1/talk");
 let version = null;
 
 const FIRST_EVENTS = 100, MOST_EVENTS = 1_000;

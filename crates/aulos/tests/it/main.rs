@@ -45,5 +45,6 @@ mod state;
 mod steady;
 mod streams;
 mod systemd;
+mod talk;
 mod titles;
 mod websocket;

@@ -1,18 +1,27 @@
 //! Web sockets: control at `/jsonrpc`, the handshake of `/stream`, and who may not.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use crate::common::{PATIENCE, Server, eventually, resolve};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
 fn connect(server: &Server, path: &str, header: &str) -> Result<WebSocket<TcpStream>, String> {
-    let socket = TcpStream::connect(server.http).unwrap();
+    open(server.http, path, header)
+}
+
+/// A WebSocket at an HTTP port, with a header of its own, or the status of the refusal.
+pub(crate) fn open(
+    http: SocketAddr,
+    path: &str,
+    header: &str,
+) -> Result<WebSocket<TcpStream>, String> {
+    let socket = TcpStream::connect(http).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut request = tungstenite::http::Request::builder()
-        .uri(format!("ws://{}{path}", server.http))
-        .header("Host", server.http.to_string())
+        .uri(format!("ws://{http}{path}"))
+        .header("Host", http.to_string())
         .header("Connection", "Upgrade")
         .header("Upgrade", "websocket")
         .header("Sec-WebSocket-Version", "13")
@@ -28,7 +37,7 @@ fn connect(server: &Server, path: &str, header: &str) -> Result<WebSocket<TcpStr
         .map_err(|error| error.to_string())
 }
 
-fn message(socket: &mut WebSocket<TcpStream>) -> Value {
+pub(crate) fn message(socket: &mut WebSocket<TcpStream>) -> Value {
     match socket.read().unwrap() {
         Message::Text(text) => serde_json::from_str(&text).unwrap(),
         other => panic!("{other:?}"),

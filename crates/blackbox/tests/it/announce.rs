@@ -85,8 +85,8 @@ fn speak_to(target: &str, name: &str) {
 }
 
 /// A client that stores the chunks that it gets, on a thread of its own.
-struct RecordingClient {
-    id: String,
+pub(crate) struct RecordingClient {
+    pub(crate) id: String,
     socket: TcpStream,
     recorded: Arc<Mutex<RecordedStream>>,
     thread: Option<JoinHandle<()>>,
@@ -94,17 +94,17 @@ struct RecordingClient {
 
 /// What a client was sent.
 #[derive(Clone, Default)]
-struct RecordedStream {
+pub(crate) struct RecordedStream {
     headers: usize,
-    chunks: Vec<RecordedChunk>,
+    pub(crate) chunks: Vec<RecordedChunk>,
 }
 
 /// A chunk of PCM: its time and its arrival in microseconds, and its samples.
 #[derive(Clone)]
-struct RecordedChunk {
-    timestamp: i64,
+pub(crate) struct RecordedChunk {
+    pub(crate) timestamp: i64,
     arrived: i64,
-    samples: Vec<i16>,
+    pub(crate) samples: Vec<i16>,
 }
 
 impl RecordedChunk {
@@ -114,7 +114,7 @@ impl RecordedChunk {
 }
 
 impl RecordingClient {
-    fn connect(server: SocketAddr, number: usize) -> Self {
+    pub(crate) fn connect(server: SocketAddr, number: usize) -> Self {
         let mut socket = TcpStream::connect(server).unwrap();
         socket.write_all(&wire::hello(number)).unwrap();
         let recorded = Arc::<Mutex<RecordedStream>>::default();
@@ -146,7 +146,7 @@ impl RecordingClient {
         Self { id, socket, recorded, thread: Some(thread) }
     }
 
-    fn recorded(&self) -> RecordedStream {
+    pub(crate) fn recorded(&self) -> RecordedStream {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -66,6 +66,7 @@ mod page_operation;
 mod page_pictures;
 mod page_proxy;
 mod page_sounds;
+mod page_talk;
 mod page_views;
 mod pass_through;
 mod peers;

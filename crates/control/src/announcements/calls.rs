@@ -138,7 +138,7 @@ pub(super) fn submit(
 
 /// The gain of a volume in percent: the curve of Snapcast's clients, so that a number means the
 /// same as in `Client.SetVolume`.
-fn volume_gain(percent: f64) -> Db {
+pub(super) fn volume_gain(percent: f64) -> Db {
     Db::new(20.0 * ((10.0_f64.powf(percent / 100.0) - 1.0) / 9.0).log10())
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod calls;
 pub(crate) mod plays;
 pub(crate) mod start;
+pub mod talk;
 pub(crate) mod test_tone;
 
 use aulos_engine::announce::{Ducking, Layer, Priority};

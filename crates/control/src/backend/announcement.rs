@@ -1,11 +1,14 @@
 //! Announcements and plays, and what happens to them.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use aulos_config::SourceConfig;
 use aulos_core::{Db, Lufs, Span};
 use aulos_engine::announce::{Ducking, Layer, Priority};
 use aulos_engine::generate::TestTone;
 use aulos_proto::http::HttpUrl;
 use aulos_session::radio::HostRule;
+use aulos_session::talk::TalkSound;
 
 use super::{ClientSound, SessionId};
 
@@ -70,6 +73,32 @@ pub enum AnnouncementSource {
     Url(HttpUrl, Vec<HostRule>),
     /// A generated tone of this length.
     TestTone(TestTone, Span),
+    /// What is spoken meanwhile.
+    Live(LiveSound),
+}
+
+/// The sound of a talk, which the first to ask for it gets.
+#[derive(Clone, Debug)]
+pub struct LiveSound(Arc<Mutex<Option<TalkSound>>>);
+
+impl LiveSound {
+    /// The sound, before it is taken.
+    #[must_use]
+    pub fn new(sound: TalkSound) -> Self {
+        Self(Arc::new(Mutex::new(Some(sound))))
+    }
+
+    /// The sound, unless it has been taken.
+    #[must_use]
+    pub fn take(&self) -> Option<TalkSound> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl PartialEq for LiveSound {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// A state change of an announcement.

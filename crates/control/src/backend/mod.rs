@@ -44,7 +44,7 @@ use aulos_session::hls::HlsWindow;
 
 pub use announcement::{
     Announcement, AnnouncementEvent, AnnouncementLead, AnnouncementOutcome, AnnouncementSource,
-    AnnouncementTarget, TargetSessions,
+    AnnouncementTarget, LiveSound, TargetSessions,
 };
 pub use aulos_engine::insert::{InsertFault, InsertStatus};
 pub use aulos_engine::loudness::Loudness;

@@ -128,27 +128,37 @@ impl Control {
         request: &Request,
         method: &Method,
     ) -> (MethodResult, usize) {
-        let subjects = &mut *self.lock();
-        let peer = caller.peer;
-        let outcome = CallEffects::default();
-        let mut context = CallContext { control: self, subjects, caller, outcome };
-        let result = method::authorize(context.caller, method).and_then(|()| {
+        run_call(self, caller, method, |context| {
             warn_of_alias(context.subjects, method, &request.method);
-            method.call(&mut context, &request.params)
-        });
-        let CallContext { subjects, outcome: CallEffects { changes, removed_stations }, .. } =
-            context;
-        let commands = changes.iter().map(|effects| effects.commands.len()).sum::<usize>();
-        // Controllers are notified of each change before the next one is made.
-        for effects in changes {
-            self.apply_effects(subjects, effects, peer);
-        }
-        for number in removed_stations {
-            self.backend.remove_station(number);
-        }
-        let clients = subjects.clients.registry.table.client_count();
-        (result, method.cost.bytes(clients) + commands * COST_PER_CLIENT)
+            method.call(context, &request.params)
+        })
     }
+}
+
+/// Runs what a call does if the caller may call this method, and carries out what it leaves
+/// behind; returns the cost too.
+pub(crate) fn run_call<T>(
+    control: &Control,
+    caller: &mut Caller,
+    method: &Method,
+    run: impl FnOnce(&mut CallContext<'_>) -> Result<T, RpcError>,
+) -> (Result<T, RpcError>, usize) {
+    let subjects = &mut *control.lock();
+    let peer = caller.peer;
+    let outcome = CallEffects::default();
+    let mut context = CallContext { control, subjects, caller, outcome };
+    let result = method::authorize(context.caller, method).and_then(|()| run(&mut context));
+    let CallContext { subjects, outcome: CallEffects { changes, removed_stations }, .. } = context;
+    let commands = changes.iter().map(|effects| effects.commands.len()).sum::<usize>();
+    // Controllers are notified of each change before the next one is made.
+    for effects in changes {
+        control.apply_effects(subjects, effects, peer);
+    }
+    for number in removed_stations {
+        control.backend.remove_station(number);
+    }
+    let clients = subjects.clients.registry.table.client_count();
+    (result, method.cost.bytes(clients) + commands * COST_PER_CLIENT)
 }
 
 /// Limits the calls of a connection that has not logged in. Logins are limited per address by the

@@ -66,6 +66,20 @@ counters! {
     titles_not_saved,
     /// Followers of titles for which there was no room.
     title_followers_refused,
+    /// Talks refused because too many are spoken at once.
+    talks_refused_full,
+    /// Talks refused for their request: an unknown target, a wrong value, or none in time.
+    talks_refused_request,
+    /// Talks whose microphone stalled, or fell behind.
+    talks_cut_stalled,
+    /// Talks whose sound came faster than it can be spoken.
+    talks_cut_too_fast,
+    /// Talks whose frames were no sound.
+    talks_cut_damaged,
+    /// Talks that were too long, or waited too long for their turn.
+    talks_cut_too_long,
+    /// Talks whose connection was lost.
+    talks_lost,
     /// Web listeners that were refused by their address or program.
     http_listeners_denied,
     /// Connections above the limit for one address.

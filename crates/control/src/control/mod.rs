@@ -6,7 +6,7 @@
 //! Alternatives: `docs/decisions/control-state.md`. The audio threads do not use this lock.
 
 mod answer;
-mod calls;
+pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod context;
 pub(crate) mod counters;

@@ -11,21 +11,21 @@ use crate::methods::params::{Param, ParamType, Presence};
 use crate::names::NamedKind;
 
 /// What hears a sound: exactly one of them is given.
-const SOUND_STATION: Param = Param::optional(
+pub(crate) const SOUND_STATION: Param = Param::optional(
     "station",
     ParamType::Id(NamedKind::Station),
     "the station whose clients hear it; or `group` or `client`",
 );
-const SOUND_GROUP: Param =
+pub(crate) const SOUND_GROUP: Param =
     Param::optional("group", ParamType::Id(NamedKind::Group), "the group that alone hears it");
-const SOUND_CLIENT: Param =
+pub(crate) const SOUND_CLIENT: Param =
     Param::optional("client", ParamType::Id(NamedKind::Client), "the client that alone hears it");
 const SOUND_URI: Param = Param::required(
     "uri",
     ParamType::Text,
     "`file:///path` of a sound file, or its `http:` or `https:` URL",
 );
-const SOUND_VOLUME: Param = Param::default(
+pub(crate) const SOUND_VOLUME: Param = Param::default(
     "volume",
     ParamType::Number { min: 1.0, max: 100.0 },
     Presence::Number(100.0),

@@ -185,11 +185,21 @@ impl Method {
     /// Checks the parameters of a call, puts ids in place of names, and runs it. The caller's role
     /// has been checked.
     pub(crate) fn call(&self, context: &mut CallContext<'_>, values: &Value) -> MethodResult {
+        self.check_and(context, values, |context, params| (self.run)(context, params))
+    }
+
+    /// The same, running this in place of the method.
+    pub(crate) fn check_and<T>(
+        &self,
+        context: &mut CallContext<'_>,
+        values: &Value,
+        run: impl FnOnce(&mut CallContext<'_>, &Params<'_>) -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
         let params = Params::new(self.params, values, self.policy);
         params.check()?;
         params.at_most_one(self.exclusive)?;
         let values = with_ids(self.params, values, self.policy, context.subjects)?;
-        (self.run)(context, &Params::new(self.params, &values, self.policy))
+        run(context, &Params::new(self.params, &values, self.policy))
     }
 }
 

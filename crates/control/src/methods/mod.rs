@@ -11,7 +11,7 @@ pub(crate) mod reference;
 pub(crate) mod roles;
 pub(crate) mod rpc;
 
-mod announcements;
+pub(crate) mod announcements;
 mod aulos;
 mod client_sound;
 mod logs;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use aulos_config::{SourceConfig, StationSettings};
 use aulos_control::backend::{
     Announcement, AnnouncementEvent, AnnouncementLead, AnnouncementOutcome, AnnouncementSource,
-    BackgroundTask, ProgrammeEvent,
+    BackgroundTask, LiveSound, ProgrammeEvent,
 };
 use aulos_core::{ChannelLayout, Db, Instant, Lufs, SampleRate, Span};
 use aulos_dsp::meter::MeterHistory;
@@ -24,6 +24,7 @@ use aulos_files::source::{FileMeter, FileSource, FileState};
 use aulos_io::CodecPool;
 use aulos_rt::LatestReader;
 use aulos_rt::ring::Consumer;
+use aulos_session::talk::{TalkError, TalkSound};
 
 use crate::radio::{ClipClient, ClipHandles, ClipKind, ClipState};
 
@@ -61,6 +62,8 @@ struct QueuedSound {
 enum SoundState {
     File(LatestReader<FileState>),
     Clip(ClipState),
+    /// It is spoken meanwhile.
+    Live(LatestReader<Option<TalkError>>),
     /// It is computed, which cannot fail.
     Generated,
 }
@@ -340,6 +343,13 @@ impl OpenedSound {
         Self { source: Box::new(Chime::new(rate)), state: SoundState::Generated, loudness }
     }
 
+    /// A sound that is spoken meanwhile.
+    fn live(sound: &LiveSound) -> Result<Self, String> {
+        let TalkSound { items, problem } =
+            sound.take().ok_or_else(|| "the talk is played already".to_owned())?;
+        Ok(Self::new(items, SoundState::Live(problem), None))
+    }
+
     /// A sound that the station computes, as loud as it is.
     fn generated(source: TestToneSource) -> Self {
         Self { source: Box::new(source), state: SoundState::Generated, loudness: None }
@@ -352,6 +362,7 @@ impl SoundState {
         match self {
             Self::File(state) => state.read().problem(),
             Self::Clip(state) => state.problem(),
+            Self::Live(problem) => problem.read().map(|problem| problem.to_string()),
             Self::Generated => None,
         }
     }
@@ -362,7 +373,7 @@ impl SoundState {
             // The decoder would retry for ever, and an announcement that starts late is useless.
             Self::File(state) => matches!(state.read(), FileState::OpenFailed(_)),
             Self::Clip(state) => state.is_unplayable(),
-            Self::Generated => false,
+            Self::Live(_) | Self::Generated => false,
         }
     }
 }
@@ -388,6 +399,7 @@ impl SoundThreads<'_> {
             AnnouncementSource::File(SourceConfig::File(file)) if !file.repeat => {
                 (&file.path, file.spec)
             }
+            AnnouncementSource::Live(sound) => return OpenedSound::live(sound),
             AnnouncementSource::File(_) | AnnouncementSource::TestTone(..) => {
                 return Err("the sound must be a file source without `repeat`".to_owned());
             }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_control::backend::ListenSink;
-use aulos_control::{Control, count};
+use aulos_control::{Caller, Control, count};
+use aulos_io::reactor::AddressPermit;
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -15,11 +16,13 @@ use tokio::time::timeout;
 use super::api::waveform::Waveforms;
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
+use super::login::ConnectionIdentity;
 use super::pages::FileServer;
 use super::system_probe::SystemProbe;
 use super::web::WebFiles;
-use crate::connections::ConnectionSlots;
+use crate::connections::{ConnectionPermit, ConnectionSlots};
 use crate::input_budget::is_budget_error;
+use crate::tcp::slot_error_counter;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -39,9 +42,39 @@ pub(super) struct AppState {
     pub(super) sockets: ConnectionSlots,
     pub(super) web: WebFiles,
     pub(super) proxied: Arc<ProxiedClients>,
+    /// Places for those who speak to rooms.
+    pub(super) talks: Arc<Semaphore>,
+}
+
+/// What a WebSocket holds while it is open.
+#[derive(Debug)]
+pub(super) struct SocketPermits {
+    pub(super) slot: ConnectionPermit,
+    /// That of the client behind a proxy.
+    _client: AddressPermit,
 }
 
 impl AppState {
+    /// The permits for a WebSocket that tokio serves.
+    ///
+    /// # Errors
+    /// The refusal.
+    #[allow(clippy::result_large_err, reason = "it is made once a connection")]
+    pub(super) fn admit_socket(
+        &self,
+        caller: &Caller,
+        identity: &ConnectionIdentity,
+    ) -> Result<SocketPermits, Response> {
+        let counters = &self.control.counters;
+        let slot = self.sockets.admit(caller.from).map_err(|error| {
+            count(slot_error_counter(error, counters, |counters| &counters.controllers_refused));
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        })?;
+        let client = self.proxied.admit(identity.proxied_client(), counters);
+        let client = client.map_err(|_| too_many_connections())?;
+        Ok(SocketPermits { slot, _client: client })
+    }
+
     /// The whole body of a request, of at most `limit` bytes, within `time`.
     ///
     /// # Errors
@@ -67,6 +100,11 @@ impl AppState {
             (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
         })
     }
+}
+
+pub(super) fn too_many_connections() -> Response {
+    let text = "too many connections from this address; try again later\n";
+    (StatusCode::TOO_MANY_REQUESTS, [(CONNECTION, "close")], text).into_response()
 }
 
 pub(super) fn json_response(text: String) -> Response {

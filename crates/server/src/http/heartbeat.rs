@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at};
 use crate::input_budget::is_budget_error;
 
 /// Time between two pings: two of them fit into the 60 s after which nginx and others close.
-const PING_INTERVAL: Duration = Duration::from_secs(25);
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(25);
 
 /// A WebSocket that pings, and that ends when a ping has no answer.
 pub(super) struct PingedSocket {

@@ -12,14 +12,11 @@ use aulos_control::access::{Credentials, Login, LoginError, Role};
 use aulos_control::{Caller, Control};
 use aulos_io::reactor::{AddressPermit, MediaSocket};
 use aulos_proto::http::{InvalidHead, ReceivedHead};
-use axum::extract::MatchedPath;
-use axum::http::header::{AUTHORIZATION, UPGRADE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rustls::pki_types::CertificateDer;
 
-use super::api;
-use super::api::log::LOG_ROUTE;
 use super::forwarded::forwarded_client;
 use crate::connections::{ConnectionPermit, SlotError};
 use crate::tls::{self, ClientStream, PeerWatch};
@@ -157,36 +154,6 @@ impl Denied {
             Self::Unauthorized
         }
     }
-}
-
-/// The role that a request requires, before the calls in its body are looked at.
-pub(super) fn required_role<B>(request: &Request<B>) -> Role {
-    let route = request.extensions().get::<MatchedPath>();
-    if let Some(role) = route.and_then(|route| api::required_role(route.as_str())) {
-        return role;
-    }
-    match request.uri().path() {
-        "/healthz" | "/readyz" => Role::None,
-        // Addresses of listeners are personal data.
-        path if path.starts_with("/admin/") => Role::Admin,
-        // Where the page is open to everyone, a browser has no other way to log in.
-        LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
-        // Some methods are for everyone; `call` refuses the others.
-        "/jsonrpc" if request.method() == Method::POST => Role::None,
-        // A caller can still log in over the WebSocket.
-        "/jsonrpc" | "/stream"
-            if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>
-        {
-            Role::None
-        }
-        _ => Role::Listen,
-    }
-}
-
-/// Whether a request requires the permission for logs.
-pub(super) fn requires_log<B>(request: &Request<B>) -> bool {
-    let route = request.extensions().get::<MatchedPath>();
-    route.is_some_and(|route| route.as_str() == LOG_ROUTE)
 }
 
 /// The value of `Authorization`. An unreadable value counts as wrong, not as absent.

@@ -11,12 +11,12 @@ use aulos_proto::snap::control::MAX_LINE;
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{MatchedPath, Path, Request, State};
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    LOCATION, REFERRER_POLICY, UPGRADE, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 
 use super::api::log::{self, LogExports};
 use super::api::waveform::Waveforms;
-use super::app_state::{AppState, json_response};
+use super::app_state::{AppState, json_response, too_many_connections};
 use super::events::EventFeed;
 use super::forwarded::ProxiedClients;
 use super::hls::{self, HlsState};
@@ -39,7 +39,7 @@ use super::web::{WEB_DIR_VARIABLE, WebFiles};
 use super::{host, icecast_admin, listen_index, websocket};
 use crate::connections::ConnectionSlots;
 use crate::http::api;
-use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
+use crate::tcp::{MAX_CONTROLLERS, max_line_length};
 
 /// Time limit for the body of a call.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -88,6 +88,7 @@ pub(super) fn router(
         sounds,
         title_followers: Arc::new(Semaphore::new(api::title_events::MAX_FOLLOWERS)),
         upload_turn: Arc::new(Semaphore::new(1)),
+        talks: Arc::new(Semaphore::new(api::talk::MAX_TALKS)),
         sink,
         sockets,
         web,
@@ -212,25 +213,14 @@ async fn control_socket(
     match (upgrade, app.refuse_cross_site(&headers)) {
         (_, Some(refusal)) => refusal,
         (Ok(upgrade), None) => {
-            let slot = match app.sockets.admit(caller.from) {
-                Ok(slot) => slot,
-                Err(error) => {
-                    let counters = &app.control.counters;
-                    count(slot_error_counter(error, counters, |counters| {
-                        &counters.controllers_refused
-                    }));
-                    return StatusCode::SERVICE_UNAVAILABLE.into_response();
-                }
-            };
-            let Ok(permit) = app.proxied.admit(identity.proxied_client(), &app.control.counters)
-            else {
-                return too_many_connections();
+            let permits = match app.admit_socket(&caller, &identity) {
+                Ok(permits) => permits,
+                Err(refusal) => return refusal,
             };
             let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
             upgrade.on_upgrade(move |socket| async move {
-                let connection = (slot, identity.watch);
+                let connection = (permits, identity.watch);
                 websocket::serve_control(socket, app.control, app.feed, caller, connection).await;
-                drop(permit);
             })
         }
         (Err(_), None) => {
@@ -264,11 +254,6 @@ async fn stream(
     websocket::stream(request.headers(), upgrade, adopt, app.sink)
 }
 
-fn too_many_connections() -> Response {
-    let text = "too many connections from this address; try again later\n";
-    (StatusCode::TOO_MANY_REQUESTS, [(CONNECTION, "close")], text).into_response()
-}
-
 impl AppState {
     /// Replaces the identity of a trusted proxy by that of its client; the response if that client
     /// has too many connections.
@@ -291,8 +276,8 @@ impl AppState {
         let identity =
             request.extensions().get::<ConnectionIdentity>().ok_or(Denied::Unauthorized)?;
         let caller = identity.caller(login::authorization(request.headers()), &self.control)?;
-        let is_denied = login::requires_log(request) && !caller.has_log;
-        if is_denied || caller.role < login::required_role(request) {
+        let is_denied = requires_log(request) && !caller.has_log;
+        if is_denied || caller.role < required_role(request) {
             return Err(Denied::for_role(&caller, request.uri().path()));
         }
         Ok(caller)
@@ -318,6 +303,36 @@ impl AppState {
             (StatusCode::FORBIDDEN, text).into_response()
         })
     }
+}
+
+/// The role that a request requires, before the calls in its body are looked at.
+fn required_role(request: &Request) -> Role {
+    let route = request.extensions().get::<MatchedPath>();
+    if let Some(role) = route.and_then(|route| api::required_role(route.as_str())) {
+        return role;
+    }
+    match request.uri().path() {
+        "/healthz" | "/readyz" => Role::None,
+        // Addresses of listeners are personal data.
+        path if path.starts_with("/admin/") => Role::Admin,
+        // Where the page is open to everyone, a browser has no other way to log in.
+        login::LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
+        // Some methods are for everyone; `call` refuses the others.
+        "/jsonrpc" if request.method() == Method::POST => Role::None,
+        // A caller can still log in over the WebSocket.
+        "/jsonrpc" | "/stream"
+            if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>
+        {
+            Role::None
+        }
+        _ => Role::Listen,
+    }
+}
+
+/// Whether a request requires the permission for logs.
+fn requires_log(request: &Request) -> bool {
+    let route = request.extensions().get::<MatchedPath>();
+    route.is_some_and(|route| route.as_str() == log::LOG_ROUTE)
 }
 
 /// Redirects a listener on a reused connection to a new one, whose first line identifies it.

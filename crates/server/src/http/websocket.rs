@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{sleep, timeout};
 use tungstenite::handshake::derive_accept_key;
 
+use super::app_state::SocketPermits;
 use super::events::EventFeed;
 use super::heartbeat::{PingedSocket, SocketEnd};
 use super::socket::RewindSocket;
@@ -35,7 +36,7 @@ pub(super) async fn serve_control(
     control: Arc<Control>,
     feed: EventFeed,
     mut caller: Caller,
-    (slot, watch): (ConnectionPermit, PeerWatch),
+    (permits, watch): (SocketPermits, PeerWatch),
 ) {
     caller.subscription = Some(Subscription::default());
     let (peer, mut inbox) = control.join(caller.role);
@@ -46,9 +47,9 @@ pub(super) async fn serve_control(
         let feed = SubscribedFeed::new(feed);
         let mut session =
             ControlSession { socket: &mut socket, control: &control, watch, inbox: &mut inbox };
-        session.run(&mut caller, feed, &slot).await.ok();
+        session.run(&mut caller, feed, &permits.slot).await.ok();
     };
-    slot.run_until_revoked(served, &control.counters.controllers_cut_unfinished).await;
+    permits.slot.run_until_revoked(served, &control.counters.controllers_cut_unfinished).await;
     control.leave(peer);
 }
 

@@ -275,6 +275,23 @@ pub(super) const CONNECTIONS: &[Metric] = &[
     )
     .labels(&[("result", &["published", "command", "refused", "dropped"])]),
     Metric::counter(
+        "aulos_talks_ended_total",
+        "Talks from a microphone that were refused, or ended before the button was released.",
+        Values::Counters(&[
+            ("talks_refused_full", &["full"]),
+            ("talks_refused_request", &["request"]),
+            ("talks_cut_stalled", &["stalled"]),
+            ("talks_cut_too_fast", &["too_fast"]),
+            ("talks_cut_damaged", &["damaged"]),
+            ("talks_cut_too_long", &["too_long"]),
+            ("talks_lost", &["lost"]),
+        ]),
+    )
+    .labels(&[(
+        "cause",
+        &["full", "request", "stalled", "too_fast", "damaged", "too_long", "lost"],
+    )]),
+    Metric::counter(
         "aulos_title_outputs_total",
         "Titles that were sent to outputs, failed attempts, and connections of outputs that ended.",
         Values::Counters(&[

@@ -25,7 +25,7 @@ use super::{ProcessStatistics, RequestCount, Scrape};
 /// The most series of each subject. A new metric must not exceed them unnoticed: they are promised
 /// in the reference.
 const MOST_SERIES: [(&str, usize); 9] = [
-    ("the server, without the rows below", 215),
+    ("the server, without the rows below", 222),
     ("a station", 110),
     ("a source", 55),
     ("a recorder", 20),

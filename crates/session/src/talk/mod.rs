@@ -126,7 +126,7 @@ impl Talk {
         }
         self.last_frame = Some(now);
         // Frames without sound must not come as fast as a network can carry them.
-        self.arrived = self.arrived + length.max(MIN_FRAME);
+        self.arrived += length.max(MIN_FRAME);
         self.hand_over(now);
         let ahead = self.begun + self.arrived - now - length;
         if ahead > MAX_AHEAD {

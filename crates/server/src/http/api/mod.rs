@@ -12,6 +12,7 @@ pub(super) mod recordings;
 pub(super) mod resource;
 pub(super) mod sounds;
 pub(super) mod system;
+pub(super) mod talk;
 pub(super) mod title_events;
 pub(super) mod waveform;
 
@@ -213,6 +214,18 @@ pub(super) const RESOURCES: &[Resource] = &[
             ("counters", "object"),
         ])],
         route: || get(system::system),
+    },
+    Resource {
+        path: "/api/v1/talk",
+        role: Role::Control,
+        about: "Speak to rooms: a WebSocket for the frames of a microphone",
+        parameters: &[],
+        changes: &[],
+        contents: &[Content::Media(
+            "application/octet-stream",
+            "a WebSocket, which docs/reference/http-api.md describes",
+        )],
+        route: || get(talk::talk),
     },
 ];
 
