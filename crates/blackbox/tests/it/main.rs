@@ -87,6 +87,7 @@ mod schedule;
 mod sendspin;
 mod sendspin_artwork;
 mod sendspin_mdns;
+mod sendspin_sound;
 mod sendspin_source;
 mod sipp;
 mod snapcast_source;

@@ -69,18 +69,22 @@ impl Fixture {
 
     fn approve(&mut self, player: &SendspinProcess) -> String {
         let id = player.ready["client_id"].as_str().unwrap().to_owned();
-        let is_waiting = |rpc: &mut Rpc| {
-            let clients = rpc.call("Aulos.GetSendspinClients", &Value::Null)["clients"].clone();
-            clients.as_array().unwrap().iter().any(|one| one["id"] == *id && one["waiting"] == true)
-        };
-        wait_for("the player to wait", PATIENCE, || is_waiting(&mut self.rpc));
-        self.rpc.call("Aulos.ApproveSendspinClient", &json!({ "client": id }));
+        approve(&mut self.rpc, &id);
         id
     }
 
     fn client(&mut self, id: &str) -> Value {
         self.rpc.call("Client.GetStatus", &json!({ "id": id }))["client"].clone()
     }
+}
+
+/// Approves a player once it waits.
+pub(crate) fn approve(rpc: &mut Rpc, id: &str) {
+    wait_for("the player to wait", PATIENCE, || {
+        let clients = rpc.call("Aulos.GetSendspinClients", &Value::Null)["clients"].clone();
+        clients.as_array().unwrap().iter().any(|one| one["id"] == *id && one["waiting"] == true)
+    });
+    rpc.call("Aulos.ApproveSendspinClient", &json!({ "client": id }));
 }
 
 /// The time stamps of the chunks that a Snapcast client gets while `act` runs.

@@ -181,7 +181,7 @@ impl AudioBackend for Audio {
                 players::play(inner, session, station, sound, continues)
             }
             SessionCommand::Kick { session, cause } => {
-                inner.pending_moves.retain(|other| other.session() != session);
+                inner.pending_moves.retain(|other| other.session != session);
                 let refuse = |refusal| inner.context.refuse(session, refusal);
                 match cause {
                     KickReason::Unauthorized => refuse(Refusal::Unauthorized),
@@ -294,6 +294,7 @@ impl AudioBackend for Audio {
         self.with(|inner| {
             stations::replace(number, station, inner)?;
             renditions::rebuild(inner, number);
+            players::handle_replacement(inner, number);
             overlays::end(inner, number);
             links::connect_all(inner);
             Ok(())
@@ -411,7 +412,10 @@ impl AudioBackend for Audio {
     }
 
     fn retain_sounds(&self, wanted: &dyn Fn() -> Vec<ActiveSound>) {
-        self.with(|inner| client_sounds::update(inner, wanted));
+        self.with(|inner| {
+            players::choose_again(inner);
+            client_sounds::update(inner, &|inner| players::wanted(inner, wanted()));
+        });
     }
 
     fn take_background_tasks(&self) -> Vec<BackgroundTask> {

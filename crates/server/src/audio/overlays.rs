@@ -13,9 +13,10 @@
 
 use std::sync::Arc;
 
-use aulos_control::backend::{AnnouncementTarget, ClientSound, TargetSessions};
+use aulos_control::backend::{AnnouncementTarget, TargetSessions};
 use aulos_core::{Instant, Span};
 use aulos_engine::announce::{Layer, Priority};
+use aulos_engine::output_bus::MAX_BUS_OUTPUTS;
 use aulos_engine::overlay::{MAX_OVERLAYS, Overlay};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station::StationHandle;
@@ -23,9 +24,12 @@ use aulos_io::SystemClock;
 use aulos_io::reactor::{PendingMoves, StationDescriptor};
 
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
+use super::players;
 use super::renditions::client_sounds;
 use super::renditions::{self, LINGER};
-use super::running_rendition::{OverlaySession, RenditionKind, RunningOverlay, RunningRendition};
+use super::running_rendition::{
+    OverlaySession, RenditionKey, RenditionKind, RunningOverlay, RunningRendition,
+};
 use super::state::AudioState;
 
 /// The number of the overlay for this target on the station's output bus, created if it does not
@@ -52,16 +56,19 @@ pub(super) fn get_or_create(
         ));
     }
     // A client that changes its sound meanwhile does not hear the announcement.
-    let mut sounds: Vec<ClientSound> = Vec::new();
+    let mut keys: Vec<RenditionKey> = Vec::new();
     for one in sessions_of(inner, station, target, sessions).into_iter().flatten() {
-        if !sounds.contains(&one.sound) {
-            sounds.push(one.sound);
+        if !keys.contains(&one.key) {
+            keys.push(one.key);
         }
     }
-    if sounds.is_empty() {
-        sounds.push(ClientSound::default());
+    if keys.is_empty() {
+        keys.push(RenditionKey::default());
     }
-    create(inner, station, target, &sounds).map(Some)
+    if keys.len() > MAX_ENCODINGS {
+        return Err(format!("the clients have more than {MAX_ENCODINGS} sounds and encodings"));
+    }
+    create(inner, station, target, &keys).map(Some)
 }
 
 /// Moves clients to their overlays and back, starts announcements whose clients have been moved,
@@ -84,18 +91,18 @@ pub(super) fn move_sessions(inner: &mut AudioState, sessions: &TargetSessions<'_
             let has_it = |other: &RunningOverlay| other.has(one.session);
             if overlays.iter().any(has_it) {
                 waits = true;
-            } else if inner.pending_moves.iter().all(|other| other.session() != one.session) {
+            } else if inner.pending_moves.iter().all(|other| other.session != one.session) {
                 new.push(one);
             }
         }
         let overlay = &mut overlays[at];
         for one in new {
-            let base = client_sounds::number(inner, one.session, overlay.station, &one.sound);
+            let base = client_sounds::number(inner, one.session, overlay.station, &one.key);
             if is_cold(inner, overlay, &one) {
                 waits = true;
                 continue;
             }
-            if let Some(number) = overlay.number(&one.sound)
+            if let Some(number) = overlay.number(&one.key)
                 && inner.context.continue_counted(one.session, base, number, &overlay.moves)
             {
                 overlay.moved_by = now + MOVE_TIME;
@@ -129,12 +136,12 @@ fn create(
     inner: &mut AudioState,
     station: usize,
     target: &AnnouncementTarget,
-    sounds: &[ClientSound],
+    keys: &[RenditionKey],
 ) -> Result<u64, String> {
-    let programs: Vec<_> = sounds
+    let programs: Vec<_> = keys
         .iter()
-        .map(|sound| match &sound.chain {
-            Some(_) => renditions::program(inner, station, sound).map(Some),
+        .map(|key| match &key.sound.chain {
+            Some(_) => renditions::program(inner, station, &key.sound).map(Some),
             None => Ok(None),
         })
         .collect::<Result<_, _>>()
@@ -142,14 +149,14 @@ fn create(
     let reactors = inner.context.reactors();
     let running = inner.station(station).ok_or("the station has been removed")?;
     let (mut overlay, mut parts): (Option<Overlay>, Vec<_>) = (None, Vec::new());
-    for (sound, program) in sounds.iter().zip(&programs) {
+    for (key, program) in keys.iter().zip(&programs) {
         let name = format!("{} (announcements)", running.config.name);
-        let new =
-            EncodingHandles::new(&running.config, &name, reactors).map_err(|e| e.to_string())?;
+        let config = renditions::settings_for(&running.config, key);
+        let new = EncodingHandles::new(&config, &name, reactors).map_err(|e| e.to_string())?;
         let EncodingHandles { encoder, quantum, pool, outputs, channel, taps } = new;
         let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
             .with_demand(channel.demand.clone());
-        let mut rendition = rendition.with_channel_map(sound.map, quantum);
+        let mut rendition = rendition.with_channel_map(key.sound.map, quantum);
         if let Some(program) = program {
             rendition = rendition.with_sound(program, quantum);
         }
@@ -157,16 +164,16 @@ fn create(
             Some(overlay) => overlay.with_rendition(rendition),
             None => Overlay::new(rendition, quantum),
         });
-        parts.push((sound.clone(), channel, taps));
+        parts.push((key.clone(), channel, taps));
     }
     let overlay = overlay.ok_or("an overlay needs a rendition")?;
     let output_id = running.handle.add_output(overlay).map_err(|full| full.to_string())?;
     start_at(&mut running.handle, output_id, None);
     let mut numbers = Vec::new();
-    for (sound, channel, taps) in parts {
+    for (key, channel, taps) in parts {
         let number = register_stream(None, &channel, taps, inner);
         inner.renditions.push(rendition(station, output_id, number, channel));
-        numbers.push((sound, number));
+        numbers.push((key, number));
     }
     inner.overlays.push(RunningOverlay {
         station,
@@ -266,10 +273,10 @@ fn without_higher(wanted: &[(Rank, Vec<OverlaySession>)], at: usize) -> Vec<Over
 
 /// Whether the overlay's rendition for a session still fills its filters.
 fn is_cold(inner: &AudioState, overlay: &RunningOverlay, one: &OverlaySession) -> bool {
-    let number = overlay.number(&one.sound);
+    let number = overlay.number(&one.key);
     let mut renditions = inner.renditions.iter();
     let own = renditions.find(|rendition| Some(rendition.number) == number);
-    one.sound.chain.is_some() && own.is_some_and(|own| !client_sounds::is_warm(own))
+    one.key.sound.chain.is_some() && own.is_some_and(|own| !client_sounds::is_warm(own))
 }
 
 /// Moves the sessions back that are not wanted, as far as the reactors take the commands.
@@ -279,8 +286,8 @@ fn release(inner: &AudioState, overlay: &mut RunningOverlay, wanted: &[OverlaySe
         if wanted.contains(one) {
             return true;
         }
-        let base = client_sounds::number(inner, one.session, *station, &one.sound);
-        let number = numbers.iter().find(|(sound, _)| *sound == one.sound);
+        let base = client_sounds::number(inner, one.session, *station, &one.key);
+        let number = numbers.iter().find(|(key, _)| *key == one.key);
         !match number {
             // The successor of a station has other times, and possibly another codec.
             Some((_, number)) if !*is_ended => {
@@ -330,7 +337,7 @@ fn sessions_of(
 ) -> Option<Vec<OverlaySession>> {
     let sessions = sessions(station, target)?.into_iter().map(|(session, sound)| OverlaySession {
         session,
-        sound: client_sounds::playable(inner, station, sound),
+        key: players::key(inner, session, station, sound),
     });
     Some(sessions.collect())
 }
@@ -338,3 +345,7 @@ fn sessions_of(
 /// The longest wait for clients to move. They move with the next chunk, apart from one whose
 /// connection is blocked or whose buffer is full.
 const MOVE_TIME: Span = Span::from_millis(200);
+
+/// How often an overlay encodes: for clients that have each another sound or encoding, of which a
+/// station has no more.
+const MAX_ENCODINGS: usize = MAX_BUS_OUTPUTS;

@@ -1,10 +1,11 @@
-//! Renditions: further encodings of a station, for clients with channels or a sound of their own
-//! and for web listeners that ask for another container.
+//! Renditions: further encodings of a station, for clients with channels or a sound of their own,
+//! for Sendspin players that cannot play its codec, and for web listeners that ask for another
+//! container.
 //!
-//! Each station has one rendition of a kind, and more only while sounds change. It is made for the first user and ended after
-//! the last. To the reactors a rendition is a station with its own number; the rest of the program
-//! does not see it. Nothing is processed per client, so that clients share bytes
-//! (`docs/decisions/chunk-log.md`).
+//! Each station has one rendition of a key, and more only while sounds change. It is made for the
+//! first user and ended after the last. To the reactors a rendition is a station with its own
+//! number; the rest of the program does not see it. Nothing is processed per client, so that
+//! clients share bytes (`docs/decisions/chunk-log.md`).
 
 pub(super) mod client_sounds;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_config::StationSettings;
-use aulos_control::backend::{ActiveSound, ClientSound};
+use aulos_control::backend::ClientSound;
 use aulos_core::{ChannelMap, Codec, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_dsp::sound::SoundProgram;
 use aulos_engine::encode::CodecConfig;
@@ -24,7 +25,9 @@ use aulos_io::reactor::StationDescriptor;
 use aulos_io::{Job, JobStatus, SystemClock};
 
 use super::encoding::{EncodingHandles, SNAPCAST_CHUNK_HEADER, register_stream};
-use super::running_rendition::{RenditionKind, RunningRendition, SoundChange};
+use super::running_rendition::{
+    RenditionKey, RenditionKind, RunningRendition, SoundChange, WantedRendition,
+};
 use super::state::{AudioState, RunningStation};
 
 /// The channel that a listener gets.
@@ -37,18 +40,18 @@ pub(super) struct ListenTarget {
 }
 
 /// Ends renditions that have been unused for [`LINGER`].
-pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[ActiveSound]) {
+pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[WantedRendition]) {
     let now = SystemClock::now();
     let mut over = Vec::new();
     let AudioState { renditions, playing, .. } = &mut *inner;
     for (at, mapped) in renditions.iter_mut().enumerate() {
         let is_heard = match &mapped.kind {
-            RenditionKind::Sound(sound) => {
+            RenditionKind::Shared(_) => {
                 playing.iter().any(|one| one.number == mapped.number)
-                    || wanted.iter().any(|one| one.station == mapped.station && one.sound == *sound)
+                    || wanted.iter().any(|one| mapped.matches(one.station, &one.key))
+                    // One of the references is the table's own.
+                    || Arc::strong_count(&mapped.listeners) > 1
             }
-            // One of the references is the table's own.
-            RenditionKind::Codec(_) => Arc::strong_count(&mapped.listeners) > 1,
             // `overlays` ends it.
             RenditionKind::Overlay => true,
             RenditionKind::Leaving { .. } => false,
@@ -82,10 +85,15 @@ pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
         if mapped.station != station || mapped.kind == RenditionKind::Overlay {
             return true;
         }
-        match create(inner, station, &mapped.kind, None, Some(mapped.number)) {
+        let Some(key) = mapped.key() else {
+            inner.context.remove_station(mapped.number);
+            return false;
+        };
+        let has_chain = key.sound.chain.is_some();
+        match create(inner, station, key, None, Some(mapped.number)) {
             Ok((_, outlet, channel)) => {
                 (mapped.output_id, mapped.since) = (outlet, SystemClock::now());
-                mapped.channel = channel;
+                (mapped.has_processor, mapped.channel) = (has_chain, channel);
                 // A client that has not come yet still comes.
                 mapped.change.take_if(|change| !matches!(change, SoundChange::Warm { .. }));
             }
@@ -113,24 +121,24 @@ pub(super) fn end(inner: &mut AudioState, station: usize) {
     });
 }
 
-/// The place in the list of the rendition of this kind, rather of one that does not change.
-pub(super) fn find(inner: &AudioState, station: usize, kind: &RenditionKind) -> Option<usize> {
-    let is_it = |one: &RunningRendition| one.matches(station, kind);
+/// The place in the list of the rendition of this key, rather of one that does not change.
+pub(super) fn find(inner: &AudioState, station: usize, key: &RenditionKey) -> Option<usize> {
+    let is_it = |one: &RunningRendition| one.matches(station, key);
     let all = &inner.renditions;
     let steady = all.iter().position(|one| is_it(one) && one.change.is_none());
     steady.or_else(|| all.iter().position(is_it))
 }
 
-/// The rendition of this kind; created if it does not exist.
+/// The rendition of this key; created if it does not exist.
 pub(super) fn get_or_create(
     inner: &mut AudioState,
     station: usize,
-    kind: RenditionKind,
+    key: RenditionKey,
 ) -> io::Result<&mut RunningRendition> {
-    let at = match find(inner, station, &kind) {
+    let at = match find(inner, station, &key) {
         Some(at) => at,
         None => {
-            let new = make_kind(inner, station, kind, None)?;
+            let new = make(inner, station, key, None)?;
             inner.renditions.push(new);
             inner.renditions.len() - 1
         }
@@ -157,27 +165,18 @@ pub(super) fn program(
     }))
 }
 
-/// A rendition that is to have this sound, and that still runs another program.
+/// A rendition of this key; with a `program`, one that still runs that in place of its sound.
 pub(super) fn make(
     inner: &mut AudioState,
     station: usize,
-    sound: &ClientSound,
-    program: &SoundProgram,
-) -> io::Result<RunningRendition> {
-    make_kind(inner, station, RenditionKind::Sound(sound.clone()), Some(program))
-}
-
-fn make_kind(
-    inner: &mut AudioState,
-    station: usize,
-    kind: RenditionKind,
+    key: RenditionKey,
     program: Option<&SoundProgram>,
 ) -> io::Result<RunningRendition> {
-    let (number, output_id, channel) = create(inner, station, &kind, program, None)?;
-    let has_chain = matches!(&kind, RenditionKind::Sound(sound) if sound.chain.is_some());
+    let (number, output_id, channel) = create(inner, station, &key, program, None)?;
+    let has_chain = key.sound.chain.is_some();
     Ok(RunningRendition {
         station,
-        kind,
+        kind: RenditionKind::Shared(key),
         number,
         output_id,
         channel,
@@ -221,8 +220,8 @@ pub(super) fn listen(
         return Ok(ListenTarget { number: station, channel, keep_alive: None });
     }
     let codec = codec.unwrap_or(config.codec);
-    let RunningRendition { number, channel, listeners, .. } =
-        get_or_create(inner, station, RenditionKind::Codec(codec))?;
+    let key = RenditionKey { codec: Some(codec), ..RenditionKey::default() };
+    let RunningRendition { number, channel, listeners, .. } = get_or_create(inner, station, key)?;
     let (channel, keeps) = (channel.clone(), Some(Arc::clone(listeners)));
     Ok(ListenTarget { number: *number, channel, keep_alive: keeps })
 }
@@ -239,6 +238,11 @@ pub(super) fn station_in_codec(config: &StationSettings, codec: CodecConfig) -> 
     StationSettings { codec, spec, ..config.clone() }
 }
 
+/// The station's configuration with the encoding of this key.
+pub(super) fn settings_for(config: &StationSettings, key: &RenditionKey) -> StationSettings {
+    key.codec.map_or_else(|| config.clone(), |codec| station_in_codec(config, codec))
+}
+
 /// Counters for the status; their names are stable.
 pub(super) fn counters(
     all: &[RunningRendition],
@@ -248,30 +252,34 @@ pub(super) fn counters(
         all.iter().filter(|mapped| is_counted(mapped)).count() as u64
     };
     let lost = lost_chunks.load(Ordering::Relaxed);
-    let is_map =
-        |one: &RunningRendition| matches!(one.kind, RenditionKind::Sound(_)) && !one.has_processor;
     [
-        ("channel_maps", count(is_map)),
+        ("channel_maps", count(|one| encodes(one, true))),
         ("client_sounds", count(|one| one.has_processor)),
-        ("listener_codecs", count(|one| matches!(one.kind, RenditionKind::Codec(_)))),
+        ("listener_codecs", count(|one| encodes(one, false))),
         ("announcement_overlays", count(|one| matches!(one.kind, RenditionKind::Overlay))),
         ("listener_chunks_lost", lost),
     ]
+}
+
+/// Whether it encodes without filters, with mapped channels or with all of them.
+fn encodes(rendition: &RunningRendition, is_mapped: bool) -> bool {
+    let has_map = |key: &RenditionKey| key.sound.map != ChannelMap::Stereo;
+    !rendition.has_processor && rendition.key().is_some_and(|key| has_map(key) == is_mapped)
 }
 
 /// Adds a rendition to a station and registers it with the reactors.
 fn create(
     inner: &mut AudioState,
     station: usize,
-    kind: &RenditionKind,
+    key: &RenditionKey,
     program: Option<&SoundProgram>,
     number: Option<usize>,
 ) -> io::Result<(usize, u64, StationDescriptor)> {
     let gone = || io::Error::other("the station has been removed");
-    let sound = if let RenditionKind::Sound(sound) = kind { Some(sound) } else { None };
-    let program = match (program, sound.filter(|sound| sound.chain.is_some())) {
+    let sound = &key.sound;
+    let program = match (program, &sound.chain) {
         (Some(program), _) => Some(*program),
-        (None, Some(sound)) => Some(self::program(inner, station, sound)?),
+        (None, Some(_)) => Some(self::program(inner, station, sound)?),
         (None, None) => None,
     };
     let reactors = inner.context.reactors();
@@ -279,22 +287,15 @@ fn create(
     let running = inner.station(station).ok_or_else(gone)?;
     let RunningStation { config, handle, title, .. } = running;
     let title = Arc::clone(title);
-    let (config, name, map) = match kind {
-        RenditionKind::Sound(sound) => {
-            (config.clone(), format!("{} ({})", config.name, sound.map), sound.map)
-        }
-        RenditionKind::Overlay | RenditionKind::Leaving { .. } => {
-            return Err(io::Error::other("it is not created as a rendition"));
-        }
-        RenditionKind::Codec(codec) => {
-            (station_in_codec(config, *codec), config.name.clone(), ChannelMap::Stereo)
-        }
+    let name = match sound.is_plain() {
+        true => config.name.clone(),
+        false => format!("{} ({})", config.name, sound.map),
     };
-    let parts = EncodingHandles::new(&config, &name, reactors)?;
+    let parts = EncodingHandles::new(&settings_for(config, key), &name, reactors)?;
     let EncodingHandles { encoder, quantum, pool, outputs, channel, taps } = parts;
     let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER)
         .with_demand(channel.demand.clone());
-    let mut rendition = rendition.with_channel_map(map, quantum);
+    let mut rendition = rendition.with_channel_map(sound.map, quantum);
     if let Some(program) = &program {
         rendition = rendition.with_sound(program, quantum);
     }

@@ -32,13 +32,39 @@ pub(super) struct RunningRendition {
 }
 
 impl RunningRendition {
-    pub(super) fn matches(&self, station: usize, kind: &RenditionKind) -> bool {
-        self.station == station && self.kind == *kind
+    /// What it makes of its station; `None` if clients do not choose it by that.
+    pub(super) const fn key(&self) -> Option<&RenditionKey> {
+        match &self.kind {
+            RenditionKind::Shared(key) => Some(key),
+            RenditionKind::Overlay | RenditionKind::Leaving { .. } => None,
+        }
     }
 
-    /// Whether it sounds, or will sound, as the station.
-    pub(super) fn is_plain(&self) -> bool {
-        matches!(&self.kind, RenditionKind::Sound(sound) if sound.is_plain())
+    /// Whether others can share it. One that still has a processor although its sound needs none is
+    /// about to be left.
+    pub(super) fn matches(&self, station: usize, key: &RenditionKey) -> bool {
+        let is_needed = self.has_processor == key.sound.chain.is_some();
+        self.station == station && self.key() == Some(key) && is_needed
+    }
+
+    /// Whether it has, or will have, what the station's own chunks have.
+    pub(super) fn is_as_station(&self) -> bool {
+        self.key().is_some_and(RenditionKey::is_station)
+    }
+}
+
+/// What a rendition makes of its station. All who need the same share it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RenditionKey {
+    pub(super) sound: ClientSound,
+    /// An encoding other than the station's own.
+    pub(super) codec: Option<CodecConfig>,
+}
+
+impl RenditionKey {
+    /// Whether these are the station's own chunks.
+    pub(super) fn is_station(&self) -> bool {
+        self.sound.is_plain() && self.codec.is_none()
     }
 }
 
@@ -53,7 +79,7 @@ pub(super) enum SoundChange {
     Fade(Instant),
 }
 
-/// A session that plays a rendition for a sound.
+/// A session that plays a rendition in place of the station's own chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlayingSession {
     pub(super) session: SessionId,
@@ -66,10 +92,8 @@ pub(super) struct PlayingSession {
 /// How it differs from its station.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RenditionKind {
-    /// The channels and the sound of some clients.
-    Sound(ClientSound),
-    /// Another codec or other encoder settings.
-    Codec(CodecConfig),
+    /// The sound or the encoding of some clients and listeners.
+    Shared(RenditionKey),
     /// Announcements for some clients; its [`RunningOverlay`] has the rest.
     Overlay,
     /// Its clients have been moved to the rendition of this number.
@@ -84,8 +108,8 @@ pub(super) struct RunningOverlay {
     pub(super) target: AnnouncementTarget,
     /// Its number on the station's output bus.
     pub(super) output_id: u64,
-    /// Its numbers in the reactors, by sound.
-    pub(super) numbers: Vec<(ClientSound, usize)>,
+    /// Its numbers in the reactors.
+    pub(super) numbers: Vec<(RenditionKey, usize)>,
     /// The sessions that have been moved to it.
     pub(super) sessions: Vec<OverlaySession>,
     /// Those of them that have not moved yet.
@@ -105,9 +129,9 @@ pub(super) struct RunningOverlay {
 }
 
 impl RunningOverlay {
-    /// Its number in the reactors for this sound.
-    pub(super) fn number(&self, sound: &ClientSound) -> Option<usize> {
-        self.numbers.iter().find(|(own, _)| own == sound).map(|(_, number)| *number)
+    /// Its number in the reactors for clients that play this.
+    pub(super) fn number(&self, key: &RenditionKey) -> Option<usize> {
+        self.numbers.iter().find(|(own, _)| own == key).map(|(_, number)| *number)
     }
 
     pub(super) fn has(&self, session: SessionId) -> bool {
@@ -128,7 +152,7 @@ impl RunningOverlay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OverlaySession {
     pub(super) session: SessionId,
-    pub(super) sound: ClientSound,
+    pub(super) key: RenditionKey,
 }
 
 /// A Sendspin session, and what its client can play.
@@ -136,20 +160,17 @@ pub(super) struct OverlaySession {
 pub(super) struct PlayerFormats {
     pub(super) session: SessionId,
     pub(super) formats: Arc<[SupportedFormat]>,
-    /// Keeps the rendition that it plays.
-    pub(super) keeps: Option<Arc<()>>,
+    /// The station that it plays, and its sound.
+    pub(super) plays: Option<(usize, ClientSound)>,
+    /// The station has been replaced, possibly by one with another codec.
+    pub(super) is_outdated: bool,
 }
 
-/// A session that moves to a rendition once that has enough history.
+/// A session that is to play a rendition.
 #[derive(Debug)]
-pub(super) struct PendingMove {
+pub(super) struct WantedRendition {
     pub(super) session: SessionId,
+    /// The number of its station.
     pub(super) station: usize,
-    pub(super) sound: ClientSound,
-}
-
-impl PendingMove {
-    pub(super) const fn session(&self) -> SessionId {
-        self.session
-    }
+    pub(super) key: RenditionKey,
 }

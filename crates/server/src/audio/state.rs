@@ -20,7 +20,7 @@ use super::mount_monitor::MountMonitor;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
 use super::running_rendition::{
-    PendingMove, PlayerFormats, PlayingSession, RunningOverlay, RunningRendition,
+    PlayerFormats, PlayingSession, RunningOverlay, RunningRendition, WantedRendition,
 };
 use super::sources::counters::SourceCounters;
 use super::sources::live_input::PortStatus;
@@ -41,11 +41,11 @@ pub(super) struct AudioState {
     pub(super) stations: Vec<Option<RunningStation>>,
     /// Sources that are other stations.
     pub(super) links: Vec<StationLink>,
-    /// Renditions for clients' sounds, listeners' codecs and overlays, sessions that play those for
-    /// sounds, and sessions that wait to be moved to one.
+    /// Renditions for clients' sounds, other codecs and overlays, sessions that play them, and
+    /// sessions that wait to be moved to one.
     pub(super) renditions: Vec<RunningRendition>,
     pub(super) playing: Vec<PlayingSession>,
-    pub(super) pending_moves: Vec<PendingMove>,
+    pub(super) pending_moves: Vec<WantedRendition>,
     /// What the Sendspin clients of sessions can play.
     pub(super) players: Vec<PlayerFormats>,
     /// Copies of stations' outputs with announcements for some clients.

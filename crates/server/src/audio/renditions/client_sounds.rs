@@ -1,7 +1,8 @@
 //! What each client plays of its station: the one place that chooses a rendition for a client.
 //!
-//! Clients of a station with equal [`ClientSound`]s share a rendition, and those without one play
-//! the station's own chunks. A client that plays on while its sound changes is never cut:
+//! Clients of a station with equal [`RenditionKey`]s share a rendition, and those with nothing of
+//! their own play the station's chunks. A client that plays on while its sound changes is never
+//! cut:
 //!
 //! ```text
 //!  its rendition has other clients,      a rendition that sounds the same is made for it,
@@ -13,42 +14,46 @@
 //! The change itself is a cross-fade in the rendition. Switching between two finished renditions
 //! was rejected: their samples differ, and each client would hear the step.
 
-use aulos_control::backend::{ActiveSound, ClientSound};
+use aulos_control::backend::ClientSound;
 use aulos_core::{ChannelMap, Span};
+use aulos_engine::encode::CodecConfig;
 use aulos_io::SystemClock;
 use aulos_io::reactor::SessionId;
 
 use crate::audio::running_rendition::{
-    PendingMove, PlayingSession, RenditionKind, RunningRendition, SoundChange,
+    PlayingSession, RenditionKey, RenditionKind, RunningRendition, SoundChange, WantedRendition,
 };
 use crate::audio::state::AudioState;
 
-/// Lets a session play a station with this sound; one that `continues` plays the station already.
+/// Lets a session play this of a station; one that `continues` plays the station already.
 /// Returns false when the reactor's queue is full.
 pub(in crate::audio) fn play(
     inner: &mut AudioState,
     session: SessionId,
     station: usize,
-    sound: ClientSound,
+    key: RenditionKey,
     continues: bool,
 ) -> bool {
-    let sound = playable(inner, station, sound);
-    if continues && let Some(done) = change(inner, session, station, &sound) {
+    if continues && let Some(done) = change(inner, session, station, &key) {
         return done;
     }
     inner.pending_moves.retain(|other| other.session != session);
     inner.playing.retain(|other| other.session != session);
     inner.overlays.iter_mut().for_each(|overlay| overlay.forget(session));
-    if !sound.is_plain() {
-        match super::get_or_create(inner, station, RenditionKind::Sound(sound.clone())) {
+    let without_sound = RenditionKey { sound: ClientSound::default(), ..key };
+    for key in [key, without_sound] {
+        if key.is_station() {
+            break;
+        }
+        match super::get_or_create(inner, station, key.clone()) {
             Ok(_) => {
-                inner.pending_moves.push(PendingMove { session, station, sound });
+                inner.pending_moves.push(WantedRendition { session, station, key });
                 complete_moves(inner);
                 return true;
             }
             Err(error) => {
                 tracing::warn!(
-                    %error, map = %sound.map,
+                    %error, map = %key.sound.map, codec = ?key.codec,
                     "cannot make a rendition for a client; it gets the station's own sound"
                 );
             }
@@ -73,14 +78,19 @@ pub(in crate::audio) fn number(
     inner: &AudioState,
     session: SessionId,
     station: usize,
-    sound: &ClientSound,
+    key: &RenditionKey,
 ) -> usize {
     let playing = inner.playing.iter().find(|one| one.session == session);
     if let Some(playing) = playing.filter(|one| one.station == station) {
         return playing.number;
     }
-    let kind = RenditionKind::Sound(sound.clone());
-    super::find(inner, station, &kind).map_or(station, |at| inner.renditions[at].number)
+    super::find(inner, station, key).map_or(station, |at| inner.renditions[at].number)
+}
+
+/// The encoding that a session plays of its station, if not the station's own.
+pub(in crate::audio) fn codec(inner: &AudioState, session: SessionId) -> Option<CodecConfig> {
+    let number = inner.playing.iter().find(|one| one.session == session)?.number;
+    inner.renditions.iter().find(|one| one.number == number)?.key()?.codec
 }
 
 /// Changes the sound of a session that plays; `None` if it has to begin anew, and otherwise whether
@@ -89,7 +99,7 @@ fn change(
     inner: &mut AudioState,
     session: SessionId,
     station: usize,
-    sound: &ClientSound,
+    key: &RenditionKey,
 ) -> Option<bool> {
     let is_moving = inner.pending_moves.iter().any(|other| other.session == session)
         || inner.overlays.iter().any(|overlay| overlay.has(session));
@@ -106,27 +116,27 @@ fn change(
         }
     };
     let before = match at.map(|at| &inner.renditions[at].kind) {
-        None => ClientSound::default(),
-        Some(RenditionKind::Sound(sound)) => sound.clone(),
+        None => RenditionKey::default(),
+        Some(RenditionKind::Shared(key)) => key.clone(),
         Some(_) => return None,
     };
-    if before.map != sound.map {
+    if (before.sound.map, before.codec) != (key.sound.map, key.codec) {
         return None;
     }
     let is_alone = users(inner, from) == 1;
     if let Some(at) = at.filter(|at| is_alone && inner.renditions[*at].has_processor) {
-        inner.renditions[at].kind = RenditionKind::Sound(sound.clone());
+        inner.renditions[at].kind = RenditionKind::Shared(key.clone());
         // Before its client has come, it still has to sound as where that comes from.
         if matches!(inner.renditions[at].change, None | Some(SoundChange::Fade(_))) {
             begin_fade(inner, at);
         }
         return Some(true);
     }
-    let made = super::program(inner, station, &before)
-        .and_then(|program| super::make(inner, station, sound, &program));
+    let made = super::program(inner, station, &before.sound)
+        .and_then(|program| super::make(inner, station, key.clone(), Some(&program)));
     match made {
         Ok(rendition) => {
-            let warms = before.chain.is_some();
+            let warms = before.sound.chain.is_some();
             Some(continue_on_new(inner, session, (from, warms), rendition))
         }
         Err(error) => {
@@ -181,7 +191,10 @@ pub(in crate::audio) fn follow_ceiling(inner: &mut AudioState, station: usize) {
 }
 
 /// Carries on with changes and moves, and ends renditions that nothing plays.
-pub(in crate::audio) fn update(inner: &mut AudioState, wanted: &dyn Fn() -> Vec<ActiveSound>) {
+pub(in crate::audio) fn update(
+    inner: &mut AudioState,
+    wanted: &dyn Fn(&AudioState) -> Vec<WantedRendition>,
+) {
     complete_moves(inner);
     // `wanted` looks at every client; without renditions there is nothing to compare.
     if inner.renditions.is_empty() {
@@ -204,11 +217,12 @@ pub(in crate::audio) fn update(inner: &mut AudioState, wanted: &dyn Fn() -> Vec<
             _ => {}
         }
     }
-    let wanted = wanted();
+    let wanted = wanted(inner);
     let AudioState { playing, renditions, .. } = &mut *inner;
     // A client on its way back to the station's own sound is not among the wanted ones.
     let changes = |number| {
-        let mut on_the_way = renditions.iter().filter(|one| one.change.is_some() || one.is_plain());
+        let mut on_the_way =
+            renditions.iter().filter(|one| one.change.is_some() || one.is_as_station());
         on_the_way.any(|one| one.number == number)
     };
     playing.retain(|one| {
@@ -224,27 +238,32 @@ pub(in crate::audio) fn is_warm(rendition: &RunningRendition) -> bool {
 }
 
 /// Moves the clients of a rendition whose change is complete to the one that others have with the
-/// same sound, or back to the station.
+/// same sound, to one without a processor if they need none, or back to the station.
 fn merge(inner: &mut AudioState) {
     for at in 0..inner.renditions.len() {
         let rendition = &inner.renditions[at];
-        let RenditionKind::Sound(sound) = &rendition.kind else { continue };
-        if rendition.change.is_some() || !rendition.has_processor {
+        let Some(key) = rendition.key().cloned() else { continue };
+        let stays = !rendition.has_processor && !key.is_station();
+        if rendition.change.is_some() || stays {
             continue;
         }
         let (own, station) = (rendition.number, rendition.station);
-        let to = if sound.is_plain() {
+        let on_it = inner.playing.iter().filter(|one| one.number == own);
+        let sessions: Vec<SessionId> = on_it.map(|one| one.session).collect();
+        let to = if key.is_station() {
             station
         } else {
-            let found = super::find(inner, station, &rendition.kind);
+            if key.sound.chain.is_none() && !sessions.is_empty() {
+                // Without a free slot they stay where they are.
+                let _made = super::get_or_create(inner, station, key.clone());
+            }
+            let found = super::find(inner, station, &key);
             let found = found.map(|found| &inner.renditions[found]);
             found.filter(|found| is_warm(found)).map_or(own, |found| found.number)
         };
         if to == own {
             continue;
         }
-        let on_it = inner.playing.iter().filter(|one| one.number == own);
-        let sessions: Vec<SessionId> = on_it.map(|one| one.session).collect();
         // What a reactor does not take now is tried again.
         if !sessions.iter().all(|session| inner.context.continue_on(*session, own, to)) {
             continue;
@@ -263,8 +282,7 @@ fn complete_moves(inner: &mut AudioState) {
     moves.retain(|one| {
         let running = inner.stations.get(one.station).and_then(Option::as_ref);
         let buffer = running.map(|running| Span::from_millis(i64::from(running.config.buffer_ms)));
-        let kind = RenditionKind::Sound(one.sound.clone());
-        let rendition = super::find(inner, one.station, &kind);
+        let rendition = super::find(inner, one.station, &one.key);
         let (Some(buffer), Some(at)) = (buffer, rendition) else { return false };
         let rendition = &inner.renditions[at];
         let number = rendition.number;
@@ -283,7 +301,7 @@ fn begin_fade(inner: &mut AudioState, at: usize) {
     let rendition = &inner.renditions[at];
     let (station, output, chunk) =
         (rendition.station, rendition.output_id, rendition.channel.chunk);
-    let RenditionKind::Sound(sound) = rendition.kind.clone() else { return };
+    let Some(sound) = rendition.key().map(|key| key.sound.clone()) else { return };
     if let Ok(program) = super::program(inner, station, &sound)
         && let Some(running) = inner.station(station)
     {

@@ -12,8 +12,9 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use super::super::players::now;
-use super::{Mixed, PATIENCE, client_id, sendspin_process};
+use super::{Mixed, PATIENCE, STATION_FORMAT, client_id, sendspin_process};
 use crate::rpc::Rpc;
+use crate::sendspin::approve;
 use crate::wait_for;
 
 /// The group of the players that are measured, and how it is controlled.
@@ -120,19 +121,15 @@ impl<'a> MixedGroup<'a> {
     /// An approved Sendspin player beside the server.
     fn start_sendspin(&mut self, round: usize) -> SendspinProcess {
         let name = format!("visitor{round}");
-        let player = sendspin_process(self.mixed, self.ports[1], false, (self.scratch, &name));
+        let player = sendspin_process(
+            self.mixed,
+            self.ports[1],
+            false,
+            (self.scratch, &name, STATION_FORMAT),
+        );
         approve(&mut self.rpc, &client_id(&player));
         player
     }
-}
-
-/// Approves a Sendspin player once it waits.
-pub(super) fn approve(rpc: &mut Rpc, id: &str) {
-    wait_for("the player to wait", PATIENCE, || {
-        let clients = rpc.call("Aulos.GetSendspinClients", &Value::Null)["clients"].clone();
-        clients.as_array().unwrap().iter().any(|one| one["id"] == *id && one["waiting"] == true)
-    });
-    rpc.call("Aulos.ApproveSendspinClient", &json!({ "client": id }));
 }
 
 fn is_playing(group: &Value, id: &str) -> bool {

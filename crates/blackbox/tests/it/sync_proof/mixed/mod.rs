@@ -31,9 +31,10 @@ use super::JITTER_5;
 use super::players::{Participant, Program, Session};
 use crate::retry::{ClientCorrection, retry};
 use crate::rpc::Rpc;
+use crate::sendspin::approve;
 use crate::{soak, text, turn};
 
-use guests::{Events, MixedGroup, approve};
+use guests::{Events, MixedGroup};
 use playout::{SETTLED, SendspinPlayout};
 use report::{MixedResult, write_plot};
 
@@ -44,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct MixedCase {
     name: &'static str,
     model: Option<DelayModel>,
+    /// What the Sendspin player plays.
+    format: &'static str,
     /// From the start of the players to their end.
     seconds: u64,
     /// How often others come and go, and announcements are made.
@@ -52,11 +55,19 @@ struct MixedCase {
     limit: f64,
 }
 
-const LOOPBACK: MixedCase =
-    MixedCase { name: "loopback", model: None, seconds: 24, rounds: 1, limit: 1_000.0 };
+/// The Sendspin player gets what is encoded for it beside the station's own chunks.
+const LOOPBACK: MixedCase = MixedCase {
+    name: "loopback",
+    model: None,
+    format: "flac:48000:16:2",
+    seconds: 24,
+    rounds: 1,
+    limit: 1_000.0,
+};
 const JITTER: MixedCase = MixedCase {
     name: "0 to 5 ms of jitter",
     model: JITTER_5,
+    format: STATION_FORMAT,
     seconds: 16,
     rounds: 0,
     limit: 3_000.0,
@@ -82,7 +93,7 @@ fn a_mixed_group_stays_in_sync_while_others_come_and_go() {
     let _turn = turn();
     let Some(mixed) = session.mixed() else { return };
     let results = [LOOPBACK, JITTER].map(|case| {
-        let case = MixedCase { seconds: 180, rounds: 6, ..case };
+        let case = MixedCase { seconds: 180, rounds: 6, format: STATION_FORMAT, ..case };
         retry(case.name, || check(&mixed, case))
     });
     write_plot(&results, Path::new(env!("CARGO_TARGET_TMPDIR")));
@@ -152,7 +163,7 @@ fn check(mixed: &Mixed<'_>, case: MixedCase) -> Result<MixedResult, ClientCorrec
     let (sounds, sendspin, epoch) =
         session.run_beside(&[player(Program::Ours), player(Program::Snapclient)], |server, _| {
             let begin = Instant::now();
-            let sendspin = sendspin_process(mixed, port, is_far, (&scratch, "room"));
+            let sendspin = sendspin_process(mixed, port, is_far, (&scratch, "room", case.format));
             let control = server.control;
             let mut rpc = mixed.net.run_inside(0, || Rpc::connect(control));
             approve(&mut rpc, &client_id(&sendspin));
@@ -210,12 +221,12 @@ fn sendspin_process(
     mixed: &Mixed<'_>,
     port: u16,
     is_far: bool,
-    (scratch, name): (&ScratchDir, &str),
+    (scratch, name, format): (&ScratchDir, &str, &str),
 ) -> SendspinProcess {
     let host = if is_far { DelayedLink::NEAR } else { "127.0.0.1" };
     let url = format!("ws://{host}:{port}/sendspin");
     mixed.net.run_inside(usize::from(is_far), || {
-        let options = ["--url", &*url, "--unpaired", "--format", "pcm:48000:16:2"];
+        let options = ["--url", &*url, "--unpaired", "--format", format];
         SendspinProcess::client(mixed.tools, Dialect::Current, scratch, name, &options).unwrap()
     })
 }
@@ -227,6 +238,9 @@ fn client_id(player: &SendspinProcess) -> String {
 fn u32_of(round: usize) -> u32 {
     u32::try_from(round).unwrap()
 }
+
+/// What the station has, as a Sendspin player lists it.
+const STATION_FORMAT: &str = "pcm:48000:16:2";
 
 /// From one round of changes to the next one.
 const PERIOD: Duration = Duration::from_secs(25);
