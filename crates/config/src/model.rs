@@ -162,7 +162,7 @@ keys! {
 
     /// Volumes and sounds of clients.
     pub(crate) struct ClientsConfig {
-        /// Volume of a new client.
+        /// Volume of a new client that does not report its own, as Sendspin players do.
         initial_volume: u8 = 100, range VOLUME, "percent";
         /// Upper limit of every volume.
         volume_cap: u8 = 100, range VOLUME, "percent";

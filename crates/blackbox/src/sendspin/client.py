@@ -79,6 +79,7 @@ def arguments():
     parser.add_argument("--delay", type=float, default=0, help="milliseconds of output delay")
     parser.add_argument("--lead", type=float, default=250, help="required_lead_time_ms")
     parser.add_argument("--buffer", type=float, default=250, help="min_buffer_ms")
+    parser.add_argument("--volume", type=int, default=100, help="what it has at first")
     parser.add_argument("--suite", default="25519_ChaChaPoly_SHA256")
     parser.add_argument("--sound", type=Path, help="file of the decoded samples")
     parser.add_argument("--trace", type=Path, help="file of all frames, decrypted")
@@ -135,7 +136,7 @@ class Player:
         self.decoder = None
         self.format = None
         self.waiting = asyncio.Queue()
-        self.volume = 100
+        self.volume = options.volume
         self.muted = False
         self.available = True
 
@@ -159,6 +160,7 @@ class Player:
             required_lead_time_ms=options.lead,
             min_buffer_ms=options.buffer,
             state_supported_commands=accepted or [PlayerCommand.SET_STATIC_DELAY],
+            initial_volume=options.volume,
             clock=MonotonicClock(),
             cipher_suite=NoiseCipherSuite(options.suite),
             **artwork_of(options),

@@ -146,9 +146,12 @@ fn volume_group_and_station_are_those_of_every_client() {
     let _turn = shared_turn();
     let Some(tools) = SendspinTools::find_or_skip() else { return };
     let mut fixture = Fixture::start("sendspin-group", "flac", "");
-    let mut player = fixture.player(&tools, Dialect::Current, "kitchen", &[]);
+    let mut player = fixture.player(&tools, Dialect::Current, "kitchen", &["--volume", "60"]);
     let id = fixture.approve(&player);
     player.wait_for_chunks(20, PATIENCE).unwrap();
+    // It is new, and keeps its volume.
+    let own = json!({ "percent": 60, "muted": false });
+    assert_eq!(fixture.client(&id)["config"]["volume"], own);
     let volume = json!({ "id": id, "volume": { "percent": 35, "muted": true } });
     fixture.rpc.call("Client.SetVolume", &volume);
     let has = |key: &'static str, value: Value| {

@@ -119,7 +119,8 @@ pub(crate) mod test_events {
 
     pub(crate) fn arrival(session: SessionId, peer: IpAddr, hello: Hello) -> ReactorEvent {
         let (address, hello) = ((peer, 0).into(), Box::new(hello));
-        ReactorEvent::Hello { session, hello, address, authorized: false, answered: None }
+        let volume = ClientInfo::default();
+        ReactorEvent::Hello { session, hello, address, authorized: false, answered: None, volume }
     }
 
     pub(crate) const fn departure(session: SessionId) -> ReactorEvent {

@@ -38,6 +38,8 @@ pub enum ReactorEvent {
         authorized: bool,
         /// The answer that the reactor has given.
         answered: Option<Greeting>,
+        /// The volume and mute that the client has; only Sendspin players say so.
+        volume: ClientInfo,
     },
     /// A client has changed its own volume.
     ClientInfo {
@@ -46,7 +48,7 @@ pub enum ReactorEvent {
         /// The new volume and mute state.
         info: ClientInfo,
     },
-    /// A Sendspin client has connected; its [`ReactorEvent::Hello`] follows.
+    /// A Sendspin client is there; its [`ReactorEvent::Hello`] follows.
     SendspinClient {
         /// The session.
         session: SessionId,

@@ -138,18 +138,13 @@ impl Peer {
         }
     }
 
-    /// A Sendspin client that has been let in; its Hello is the first event.
-    pub(super) fn from_sendspin(
-        socket: SendspinSocket,
-        phase: u16,
-        now: Instant,
-        events: &mut Vec<PeerEvent>,
-    ) -> Self {
+    /// A Sendspin client that has been let in. Its first event is its Hello, which a player is
+    /// ready for once it has sent its state.
+    pub(super) fn from_sendspin(socket: SendspinSocket, phase: u16, now: Instant) -> Self {
         let SendspinSocket { mut socket, client, reader, writer, alive, .. } = socket;
         let (address, permit) = (socket.address, core::mem::take(&mut socket.permit));
         let connection = MediaConnection::from_media_socket(socket, MediaConnection::new);
         let link = SendspinLink::new(client, reader, (writer, alive), now);
-        events.push(PeerEvent::Hello(link.hello()));
         Self {
             link: Link::Sendspin(Box::new(link)),
             outbox: Outbox::new(ChunkFraming::Payload),

@@ -367,12 +367,9 @@ impl Reactor {
         let phase = self.wheel.next_phase();
         let mut events = Vec::new();
         let unread = std::mem::take(&mut client.unread);
-        let mut peer = Peer::from_sendspin(client, phase, SystemClock::now(), &mut events);
+        let mut peer = Peer::from_sendspin(client, phase, SystemClock::now());
         let result = peer.handle_bytes(&unread, &mut events);
-        let formats = peer.formats();
         let token = self.entities.insert_with(|_| ReactorEntity::Peer(Box::new(peer)));
-        let session = SessionId::new(self.index, token);
-        self.report(ReactorEvent::SendspinClient { session, formats });
         self.watch(token, EventFlags::IN);
         events.into_iter().for_each(|event| self.handle_peer_event(token, event));
         if let Err(cause) = result {
@@ -418,14 +415,17 @@ impl Reactor {
             PeerEvent::ClientInfo(info) => self.report(ReactorEvent::ClientInfo { session, info }),
             PeerEvent::Command(command) => self.report(ReactorEvent::Command { session, command }),
             PeerEvent::Artwork(request) => self.report(ReactorEvent::Artwork { session, request }),
-            PeerEvent::Hello(hello) => {
+            PeerEvent::Hello(hello, volume) => {
                 peer.has_said_hello = true;
                 self.has_new_peers = true;
                 self.stats.sessions += 1;
                 let (address, vouched) = (peer.address, peer.is_authorized());
                 // Which rendition a Sendspin client plays, the audio side decides.
-                let by_table = !peer.is_sendspin();
-                let greeting = by_table.then(|| self.greeting_for(&hello)).flatten();
+                let formats = peer.is_sendspin().then(|| peer.formats());
+                let greeting = if formats.is_none() { self.greeting_for(&hello) } else { None };
+                if let Some(formats) = formats {
+                    self.report(ReactorEvent::SendspinClient { session, formats });
+                }
                 // Reported first: if the answer finds that the peer is gone, its end is reported
                 // after the Hello.
                 self.report(ReactorEvent::Hello {
@@ -434,6 +434,7 @@ impl Reactor {
                     address,
                     authorized: vouched,
                     answered: greeting,
+                    volume,
                 });
                 if let Some(greeting) = greeting {
                     self.with_peer(session, |peer, taps| match taps.get(greeting.station) {

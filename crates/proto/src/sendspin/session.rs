@@ -128,7 +128,7 @@ impl ClientSession {
     pub fn new(hello: ClientHello, cipher: Option<Box<dyn MessageCipher>>, now: Instant) -> Self {
         let capacity = hello.player.as_ref().map_or(0, |player| player.buffer_capacity);
         let dialect = hello.dialect.info();
-        Self {
+        let mut session = Self {
             dialect,
             artwork: ArtworkSender::new(dialect, hello.artwork, now),
             hello,
@@ -153,7 +153,12 @@ impl ClientSession {
             heard_at: now,
             pinged_at: now,
             is_closed: false,
+        };
+        // A player introduces itself by its first state.
+        if session.hello.player.is_none() {
+            session.event(ClientSessionEvent::Introduced(ClientInfo::default()));
         }
+        session
     }
 
     /// Who the client is.
@@ -457,6 +462,11 @@ impl ClientSession {
         let player = state.player.unwrap_or_default().after(earlier);
         self.player = Some(player);
         self.is_available = state.available.unwrap_or(is_first || self.is_available);
+        if is_first && self.hello.player.is_some() {
+            let PlayerState { volume, muted, .. } = player;
+            let info = ClientInfo { volume, muted, report: None };
+            self.event(ClientSessionEvent::Introduced(info));
+        }
         if let Some((volume, muted)) = self.volume.reported(now, player, self.commands()) {
             let info = ClientInfo { volume: Some(volume), muted: Some(muted), report: None };
             self.event(ClientSessionEvent::Volume(info));

@@ -590,6 +590,7 @@ pub fn hello(session: u64, id: &str) -> ReactorEvent {
         address: (Ipv4Addr::new(192, 0, 2, 7), 0).into(),
         authorized: false,
         answered: None,
+        volume: aulos_proto::snap::wire::ClientInfo::default(),
     }
 }
 

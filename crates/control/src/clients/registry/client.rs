@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use aulos_core::{ChannelMap, Rng, Span};
 use aulos_dsp::sound::SoundChain;
+use aulos_proto::snap::wire::ClientInfo;
 
 use crate::backend::{ConnectionHealth, Hello, SessionId};
 
@@ -95,6 +96,16 @@ impl Client {
     /// Its sessions, the newest one last.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.earlier_sessions.iter().map(|earlier| earlier.session).chain(self.session)
+    }
+
+    /// Takes over the volume and mute that the client has set itself, within its cap and that of the
+    /// server. Whether it has set more.
+    pub(super) fn follow(&mut self, info: ClientInfo, cap: u8) -> bool {
+        let wanted = info.volume.map_or(self.volume, |percent| clamp_volume(percent.into()));
+        self.volume = wanted.min(self.cap).min(cap);
+        self.muted = info.muted.unwrap_or(self.muted);
+        self.volume_by_client = true;
+        self.volume < wanted
     }
 
     /// Takes over what the client reports in its Hello.

@@ -99,8 +99,8 @@ impl Registry {
     /// Handles an event of the audio backend; `now` is wall time, for display.
     pub fn apply(&mut self, event: ReactorEvent, now: WallTime) -> Effects {
         match event {
-            ReactorEvent::Hello { session, hello, address, answered, .. } => {
-                self.handle_hello(session, address.ip(), &hello, answered, now)
+            ReactorEvent::Hello { session, hello, address, answered, volume, .. } => {
+                self.handle_hello(session, (address.ip(), &hello), (answered, volume), now)
             }
             ReactorEvent::SessionEnded { session, .. } => self.handle_left(session, now),
             ReactorEvent::Health { session, health } => {
@@ -111,7 +111,7 @@ impl Registry {
                 });
                 Effects { shared, ..Effects::default() }
             }
-            ReactorEvent::ClientInfo { session, info: ClientInfo { volume, muted, .. } } => {
+            ReactorEvent::ClientInfo { session, info } => {
                 let cap = self.limits.cap;
                 // Of several clients with one id, the newest one decides.
                 let newest = self.table.with_session(session);
@@ -120,14 +120,11 @@ impl Registry {
                 let Some(client) = id.and_then(|id| self.table.client_mut(&id)) else {
                     return Effects::default();
                 };
-                let wanted = volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
-                client.volume = wanted.min(client.cap).min(cap);
-                client.muted = muted.unwrap_or(client.muted);
-                client.volume_by_client = true;
-                let (id, capped) = (client.id.clone(), client.volume < wanted);
+                let is_capped = client.follow(info, cap);
+                let id = client.id.clone();
                 let mut effects =
                     Effects { save: true, ..Effects::notice(Notice::Volume(id.clone())) };
-                if capped {
+                if is_capped {
                     // The client has exceeded its volume cap and gets the corrected volume.
                     self.push_client(&id, false, &mut effects);
                 }
@@ -351,9 +348,8 @@ impl Registry {
     fn handle_hello(
         &mut self,
         session: SessionId,
-        peer: IpAddr,
-        hello: &Hello,
-        answered: Option<Greeting>,
+        (peer, hello): (IpAddr, &Hello),
+        (answered, volume): (Option<Greeting>, ClientInfo),
         now: WallTime,
     ) -> Effects {
         let kick = |cause| Effects {
@@ -365,7 +361,7 @@ impl Registry {
         let mut effects = Effects { save: true, ..Effects::default() };
         if !known {
             let Some(room) = self.make_room() else { return kick(KickReason::Full) };
-            let (group, client) = self.arrival(&id);
+            let (group, client) = self.arrival(&id, volume);
             let client = Client { transient: room == ClientRetention::Transient, ..client };
             self.table.add_client(&group, client);
         }

@@ -5,6 +5,7 @@
 //! for the first time gets what is kept for it, and the reactors answer its Hello with that.
 
 use aulos_proto::nats::{GroupSettings, SettingsKey, SettingsRecord, SharedClientSettings};
+use aulos_proto::snap::wire::ClientInfo;
 
 use super::client::{Client, Group, MIN_LATENCY_MS, VolumeLimits, clip};
 use super::{Effects, MAX_CLIENTS, Notice, Registry};
@@ -42,7 +43,8 @@ impl Registry {
     }
 
     /// A client that connects for the first time, with what other nodes know of it, and its group.
-    pub(super) fn arrival(&mut self, id: &str) -> (String, Client) {
+    /// One that nobody knows keeps the `volume` that it has.
+    pub(super) fn arrival(&mut self, id: &str, volume: ClientInfo) -> (String, Client) {
         let shared = self.shared.clients.get(id).cloned();
         let group = self.shared.arrival_group(&self.table, &self.stations, shared.as_ref());
         let (known, group) = match self.table.group(&group.id) {
@@ -54,7 +56,11 @@ impl Registry {
         if !known {
             self.table.add_group(group);
         }
-        (group_id, arrived_client(self.limits, id, shared.as_ref()))
+        let mut client = arrived_client(self.limits, id, shared.as_ref());
+        if shared.is_none() && volume != ClientInfo::default() {
+            client.follow(volume, self.limits.cap);
+        }
+        (group_id, client)
     }
 
     /// A client that is not known here, and the group that it would have.

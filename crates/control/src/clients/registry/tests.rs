@@ -76,6 +76,36 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
 }
 
 #[test]
+fn a_new_client_keeps_the_volume_that_it_has_and_a_known_one_gets_the_stored_one() {
+    let mut registry = registry();
+    registry.set_volume_limits(60, 80);
+    let arrive = |registry: &mut Registry, session, id, volume, muted| {
+        let event = ReactorEvent::Hello {
+            session: SessionId(session),
+            hello: Box::new(hello_of(id)),
+            address: (PEER, 0).into(),
+            authorized: true,
+            answered: None,
+            volume: ClientInfo { volume, muted, report: None },
+        };
+        let effects = registry.apply(event, WallTime::default());
+        let client = registry.table.client(id).unwrap().1;
+        let sent = settings(client.volume, client.muted, 0, 1_000);
+        let session = SessionId(session);
+        assert!(
+            effects.commands.contains(&SessionCommand::SetSettings { session, settings: sent })
+        );
+        (client.volume, client.muted, client.volume_by_client)
+    };
+    assert_eq!(arrive(&mut registry, 1, "own", Some(35), Some(true)), (35, true, true));
+    assert_eq!(arrive(&mut registry, 2, "loud", Some(100), None), (80, false, true));
+    assert_eq!(arrive(&mut registry, 3, "mute", None, Some(true)), (60, true, true));
+    assert_eq!(arrive(&mut registry, 4, "silent", None, None), (60, false, false));
+    drop(registry.apply(departure(SessionId(1)), WallTime::default()));
+    assert_eq!(arrive(&mut registry, 5, "own", Some(70), Some(false)), (35, true, true));
+}
+
+#[test]
 fn repeated_audio_reports_are_dropped_and_late_ones_corrected() {
     let mut registry = registry();
     let told = |answered| ReactorEvent::Hello {
@@ -84,6 +114,7 @@ fn repeated_audio_reports_are_dropped_and_late_ones_corrected() {
         address: (PEER, 0).into(),
         authorized: false,
         answered,
+        volume: ClientInfo::default(),
     };
     let newcomer = registry.newcomer_greeting().unwrap();
     assert_eq!(newcomer.station, 1);

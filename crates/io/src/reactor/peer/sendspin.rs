@@ -65,7 +65,7 @@ impl SendspinLink {
     }
 
     /// The client as one of Snapcast, so that it is one more client of a station.
-    pub(super) fn hello(&self) -> Box<Hello> {
+    fn hello(&self) -> Box<Hello> {
         let client = self.session.hello();
         let device = &client.device;
         let mut hello = Hello::new(&client.client_id);
@@ -109,7 +109,7 @@ impl SendspinLink {
             self.drain(wire, events)?;
         }
         self.reader = Some(reader);
-        Ok(())
+        self.drain(wire, events)
     }
 
     pub(super) fn set_settings(
@@ -262,6 +262,9 @@ impl SendspinLink {
                     if at_once {
                         wire.flush()?;
                     }
+                }
+                ClientSessionOutput::Event(ClientSessionEvent::Introduced(info)) => {
+                    events.push(PeerEvent::Hello(self.hello(), info));
                 }
                 ClientSessionOutput::Event(ClientSessionEvent::Volume(info)) => {
                     events.push(PeerEvent::ClientInfo(info));

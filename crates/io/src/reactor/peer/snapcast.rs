@@ -7,7 +7,7 @@ use aulos_proto::snap::Session;
 use aulos_proto::snap::session::{
     CloseReason, Refusal, ServerOutgoing, SessionEvent as SnapEvent, SessionInput, SessionOutput,
 };
-use aulos_proto::snap::wire::ServerSettings;
+use aulos_proto::snap::wire::{ClientInfo, ServerSettings};
 use aulos_proto::ws;
 
 use super::wire::{PeerEvent, Wire};
@@ -135,7 +135,7 @@ impl SnapcastLink {
                     }
                 }
                 SessionOutput::Event(SnapEvent::Hello(hello)) => {
-                    events.push(PeerEvent::Hello(hello));
+                    events.push(PeerEvent::Hello(hello, ClientInfo::default()));
                 }
                 SessionOutput::Event(SnapEvent::ClientInfo(info)) => {
                     events.push(PeerEvent::ClientInfo(info));

@@ -14,7 +14,8 @@ use crate::sys;
 /// An event from reading a peer.
 #[derive(Debug)]
 pub(in crate::reactor) enum PeerEvent {
-    Hello(Box<Hello>),
+    /// Its hello, and the volume that it has, as far as it says so.
+    Hello(Box<Hello>, ClientInfo),
     ClientInfo(ClientInfo),
     /// A command of a client for its group.
     Command(ControllerCommand),

@@ -27,6 +27,8 @@ pub enum ClientSessionOutput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientSessionEvent {
+    /// It is there, with the volume and mute that it has, as far as it says so. The first event.
+    Introduced(ClientInfo),
     /// The client's own volume or mute has changed.
     Volume(ClientInfo),
     /// A command for its group.

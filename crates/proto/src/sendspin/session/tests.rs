@@ -61,6 +61,9 @@ impl World {
         world.session.set_stream(&header(Codec::Pcm, SampleFormat::S16Le));
         world.session.set_room(room("Kitchen"));
         world.state(&json!({ "state": "synchronized", "volume": 100, "muted": false }));
+        let info = ClientInfo { volume: Some(100), muted: Some(false), report: None };
+        assert_eq!(world.events, [ClientSessionEvent::Introduced(info)]);
+        world.events.clear();
         world
     }
 
@@ -174,6 +177,23 @@ fn another_station_clears_what_is_buffered() {
     assert_eq!(world.kinds(), ["stream/start"]);
     world.say("client/leave", &json!({}));
     assert_eq!(world.kinds(), ["stream/end"]);
+}
+
+#[test]
+fn a_player_introduces_itself_by_its_first_state() {
+    let mut world = World::new();
+    world.drain();
+    assert_eq!(world.events, []);
+    world.state(&json!({ "volume": 40 }));
+    let info = ClientInfo { volume: Some(40), muted: None, report: None };
+    assert_eq!(world.events, [ClientSessionEvent::Introduced(info)]);
+    // It has what is wanted then.
+    world.texts.clear();
+    world.settings(40);
+    world.state(&json!({ "volume": 40, "muted": false }));
+    let mute = json!({ "player": { "command": "mute", "mute": false } });
+    let sent: Vec<_> = world.texts.iter().map(|text| &text["payload"]).collect();
+    assert_eq!((sent, world.events.len()), (vec![&mute], 1));
 }
 
 #[test]
