@@ -68,6 +68,8 @@ pub enum HelloError {
     NoRole,
     /// Another version than 1.
     Version,
+    /// Its buffer holds less than 1 KiB.
+    Capacity,
 }
 
 impl fmt::Display for HelloError {
@@ -79,6 +81,12 @@ impl fmt::Display for HelloError {
                                       artwork",
             ),
             Self::Version => f.write_str("it speaks another version than 1"),
+            Self::Capacity => {
+                write!(
+                    f,
+                    "its `buffer_capacity` is below {MIN_CAPACITY} bytes, less than any chunk"
+                )
+            }
         }
     }
 }
@@ -164,6 +172,9 @@ impl PlayerSupport {
         let formats = formats.iter().take(MAX_FORMATS).filter_map(SupportedFormat::parse).collect();
         let capacity = support.get("buffer_capacity").and_then(Value::as_u64);
         let capacity = capacity.ok_or(HelloError::Missing("buffer_capacity"))?;
+        if capacity < MIN_CAPACITY {
+            return Err(HelloError::Capacity);
+        }
         let commands = support.get("supported_commands").map(message::commands);
         let buffer_capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
         Ok(Self { formats, buffer_capacity, commands })
@@ -205,6 +216,9 @@ const ROLES: [&str; 4] = [PLAYER, METADATA, CONTROLLER, ARTWORK];
 
 /// Formats of a player that are looked at; players list a dozen.
 pub(super) const MAX_FORMATS: usize = 64;
+
+/// The least buffer of a player: a few chunks of Opus.
+const MIN_CAPACITY: u64 = 1_024;
 
 /// Characters of a name.
 const MAX_TEXT: usize = 200;
@@ -273,5 +287,29 @@ mod tests {
         other["supported_roles"] = json!(["visualizer@v1"]);
         assert_eq!(ClientHello::parse(&other, Some("id".to_owned())), Err(HelloError::NoRole));
         assert_eq!(ClientHello::parse(&hello(), None), Err(HelloError::Missing("client_id")));
+    }
+
+    #[test]
+    fn a_player_that_lies_about_its_buffer_or_its_formats_is_kept_within_limits() {
+        let with = |key: &str, value: Value| {
+            let mut hello = hello();
+            hello["player@v1_support"][key] = value;
+            ClientHello::parse(&hello, Some("id".to_owned())).map(|hello| hello.player.unwrap())
+        };
+        for capacity in [0, 1, MIN_CAPACITY - 1] {
+            let error = with("buffer_capacity", json!(capacity)).unwrap_err();
+            assert_eq!(error, HelloError::Capacity);
+            assert!(error.to_string().contains("1024 bytes"), "{error}");
+        }
+        for capacity in [json!(-1), json!(1e9), json!("1"), Value::Null] {
+            let error = Err(HelloError::Missing("buffer_capacity"));
+            assert_eq!(with("buffer_capacity", capacity), error);
+        }
+        assert_eq!(with("buffer_capacity", json!(u64::MAX)).unwrap().buffer_capacity, u32::MAX);
+        let flac = json!({"codec": "flac", "channels": 2, "sample_rate": 48000, "bit_depth": 16});
+        let many = with("supported_formats", vec![flac; 10_000].into()).unwrap();
+        assert_eq!(many.formats.len(), MAX_FORMATS);
+        let none = with("supported_formats", vec![json!({"codec": "mp9"}); 10_000].into());
+        assert_eq!(none.unwrap().formats, []);
     }
 }

@@ -257,6 +257,23 @@ mod tests {
         assert_eq!(parse(Dialect::Current, r#"{"type": "client/new"}"#), ClientMessage::Other);
     }
 
+    #[test]
+    fn absurd_times_are_clamped() {
+        for (value, millis) in [("-5", 0), ("1e300", 30_000), ("30001", 30_000), ("0.9", 0)] {
+            let text = format!(
+                r#"{{"type": "client/state", "payload": {{"player": {{"output_delay_ms": {value},
+                    "required_lead_time_ms": {value}, "min_buffer_ms": {value}}}}}}}"#
+            );
+            let ClientMessage::State(state) = parse(Dialect::Current, &text) else { panic!() };
+            let own = state.player.unwrap();
+            let times = [own.output_delay_ms, own.required_lead_ms, own.min_buffer_ms];
+            assert_eq!(times, [Some(millis); 3], "{value}");
+        }
+        let text = r#"{"type": "client/state", "payload": {"player": {"min_buffer_ms": "1"}}}"#;
+        let ClientMessage::State(state) = parse(Dialect::Current, text) else { panic!() };
+        assert_eq!(state.player.unwrap().min_buffer_ms, None);
+    }
+
     proptest! {
         #[test]
         fn no_text_panics(

@@ -46,7 +46,7 @@ impl BufferAccount {
     /// Bytes that the player holds.
     #[must_use]
     #[cfg(test)]
-    const fn held(&self) -> u64 {
+    pub(super) const fn held(&self) -> u64 {
         self.held
     }
 }
@@ -62,7 +62,7 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// The whole, within a second.
+    /// The whole, at most six seconds.
     #[must_use]
     pub fn total(self) -> Span {
         (self.min_buffer + self.output_delay).clamp(Span::ZERO, MAX_LEAD)
@@ -77,6 +77,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_lead_is_limited() {
+        let lead = |buffer, delay| {
+            let (min_buffer, output_delay) = (Span::from_millis(buffer), Span::from_millis(delay));
+            Lead { min_buffer, output_delay }.total()
+        };
+        assert_eq!(lead(250, 100), Span::from_millis(350));
+        assert_eq!(lead(30_000, 30_000), MAX_LEAD);
+    }
 
     proptest! {
         #[test]

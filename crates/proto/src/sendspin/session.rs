@@ -76,6 +76,16 @@ const SILENT_TIMEOUT: Span = Span::from_secs(75);
 /// The memory of a message that is kept for the next one.
 const MAX_KEPT: usize = 64 * 1_024;
 
+/// Messages that a client may send at once, besides requests for the time, and the interval at which
+/// it may send one more: a hand on a volume knob sends dozens in a second.
+const MESSAGE_BURST: u32 = 256;
+const MESSAGE_INTERVAL: Span = Span::from_millis(20);
+
+/// How often a client may become available again, likewise: each time it is sent all that its
+/// station has buffered.
+const RETURN_BURST: u32 = 16;
+const RETURN_INTERVAL: Span = Span::from_secs(1);
+
 /// The session of one client.
 #[derive(Debug)]
 pub struct ClientSession {
@@ -103,6 +113,10 @@ pub struct ClientSession {
     artwork: ArtworkSender,
     time_requests: TokenBucket,
     unanswered: u32,
+    /// Its other messages.
+    messages: TokenBucket,
+    /// How often it becomes available.
+    returns: TokenBucket,
     time_requested_at: Option<Instant>,
     begun: Instant,
     heard_at: Instant,
@@ -148,6 +162,8 @@ impl ClientSession {
             account: BufferAccount::new(capacity),
             time_requests: TokenBucket::new(TIME_BURST, TIME_INTERVAL, now),
             unanswered: 0,
+            messages: TokenBucket::new(MESSAGE_BURST, MESSAGE_INTERVAL, now),
+            returns: TokenBucket::new(RETURN_BURST, RETURN_INTERVAL, now),
             time_requested_at: None,
             begun: now,
             heard_at: now,
@@ -420,7 +436,12 @@ impl ClientSession {
     }
 
     fn handle_text(&mut self, now: Instant, text: &[u8]) {
-        match ClientMessage::parse(self.dialect, text) {
+        let message = ClientMessage::parse(self.dialect, text);
+        let is_question = matches!(message, Ok(ClientMessage::Time { .. }));
+        if !is_question && !self.messages.try_take(now) {
+            return self.close(CloseReason::MessageFlood);
+        }
+        match message {
             Err(_) => self.close(CloseReason::Malformed),
             Ok(ClientMessage::Time { transmitted }) => self.time(now, transmitted),
             Ok(ClientMessage::State(state)) => self.handle_state(now, state),
@@ -461,7 +482,11 @@ impl ClientSession {
         let earlier = self.player.filter(|_| !self.dialect.has_whole_states).unwrap_or_default();
         let player = state.player.unwrap_or_default().after(earlier);
         self.player = Some(player);
+        let was_available = self.is_available;
         self.is_available = state.available.unwrap_or(is_first || self.is_available);
+        if self.is_available && !was_available && !self.returns.try_take(now) {
+            return self.close(CloseReason::MessageFlood);
+        }
         if is_first && self.hello.player.is_some() {
             let PlayerState { volume, muted, .. } = player;
             let info = ClientInfo { volume, muted, report: None };

@@ -115,6 +115,8 @@ pub enum CloseReason {
     Malformed,
     /// Too many Time requests.
     TimeFlood,
+    /// Too many other messages.
+    MessageFlood,
     /// Refused by the driver.
     Refused,
     /// The client said goodbye.
@@ -135,6 +137,7 @@ impl CloseReason {
             Self::SecondHello => "second_hello",
             Self::Malformed => "malformed",
             Self::TimeFlood => "time_flood",
+            Self::MessageFlood => "message_flood",
             Self::Refused => "refused",
             Self::Goodbye => "goodbye",
             Self::Silent => "silent",

@@ -244,6 +244,64 @@ fn questions_for_the_time_are_answered_and_a_flood_is_not() {
 }
 
 #[test]
+fn a_flood_of_messages_ends_the_session() {
+    // Fifty a second for a minute are a busy hand.
+    let mut world = World::playing();
+    for volume in 0..3_000 {
+        world.now += Span::from_millis(20);
+        world.state(&json!({ "volume": volume % 100 }));
+    }
+    assert_eq!(world.closed, None);
+    let begin = world.now;
+    while world.closed.is_none() {
+        world.now += Span::from_millis(1);
+        world.say("client/command", &json!({ "controller": { "command": "next" } }));
+    }
+    assert_eq!(world.closed, Some(CloseReason::MessageFlood));
+    let commands =
+        world.events.iter().filter(|event| matches!(event, ClientSessionEvent::Command(_)));
+    assert!((256..300).contains(&commands.count()), "{:?}", world.now - begin);
+    world.texts.clear();
+    world.say("client/state", &json!({}));
+    assert!(world.texts.is_empty());
+}
+
+#[test]
+fn a_client_that_comes_and_goes_a_thousand_times_a_second_is_sent_no_sound_for_it() {
+    let mut world = World::playing();
+    world.texts.clear();
+    let mut begun = 0;
+    for step in 0..1_000 {
+        world.now += Span::from_millis(1);
+        let word = ["external_source", "synchronized"][step % 2];
+        world.state(&json!({ "state": word }));
+        begun += world.kinds().iter().filter(|kind| *kind == "stream/start").count();
+    }
+    assert_eq!(world.closed, Some(CloseReason::MessageFlood));
+    assert!(begun <= 16, "{begun} streams");
+    // Once in two seconds is no flood.
+    let mut world = World::playing();
+    for step in 0..200 {
+        world.now += Span::from_secs(1);
+        let word = ["external_source", "synchronized"][step % 2];
+        world.state(&json!({ "state": word }));
+    }
+    assert_eq!((world.closed, world.session.is_ready_for_audio()), (None, true));
+}
+
+#[test]
+fn a_lie_about_the_output_delay_leaves_nothing_to_account_for() {
+    let mut world = World::playing();
+    world.state(&json!({ "static_delay_ms": 1e12, "min_buffer_ms": 1e12 }));
+    assert_eq!(world.session.lead().total(), Span::from_secs(6));
+    for _ in 0..1_000 {
+        world.now += Span::from_millis(20);
+        assert!(world.chunk(world.now).is_some());
+        assert!(world.session.account.held() < 4_000);
+    }
+}
+
+#[test]
 fn silence_and_a_missing_state_end_the_session() {
     let mut world = World::new();
     world.now = world.session.poll_timeout().unwrap();
