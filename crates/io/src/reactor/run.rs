@@ -6,6 +6,7 @@ mod health;
 mod moves;
 mod socket;
 mod stations;
+mod upgraded;
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +23,7 @@ use super::connection_limiter::{AddressLimits, ConnectionLimiter};
 use super::greeting::{Greeting, GreetingTable};
 use super::mailbox::{Inbox, Mailbox, ReactorCommand};
 use super::moves::Continuation;
-use super::peer::{Peer, PeerEvent, SendspinSocket};
+use super::peer::{Peer, PeerEvent};
 use super::send_wheel::SendWheel;
 use super::srt_push::SrtPush;
 use super::stations::{MAINTENANCE, ReactorStation};
@@ -275,9 +276,12 @@ impl Reactor {
                 self.add_peer(Peer::new(socket, address, permit, phase, now));
             }
             ReactorCommand::AddWebSocketClient(socket, read) => {
-                self.add_websocket_client(*socket, &read);
+                self.add_upgraded(*socket, |it| &it.socket, &read, Peer::from_websocket);
             }
-            ReactorCommand::AddSendspinClient(client) => self.add_sendspin_client(*client),
+            ReactorCommand::AddSendspinClient(mut client) => {
+                let read = core::mem::take(&mut client.unread);
+                self.add_upgraded(*client, |it| &it.socket.socket, &read, Peer::from_sendspin);
+            }
             ReactorCommand::SetRoom(session, room) => {
                 self.tell_peer(session, |peer| peer.set_room(room));
             }
@@ -333,48 +337,6 @@ impl Reactor {
         self.stats.listeners += u64::from(!listener.is_pushed());
         let token = self.entities.insert_with(|_| ReactorEntity::Listener(listener));
         self.watch(token, EventFlags::IN | EventFlags::OUT);
-    }
-
-    fn add_websocket_client(&mut self, socket: MediaSocket, read: &[u8]) {
-        let plain = &socket.socket;
-        if plain.set_nonblocking(true).and_then(|()| configure_socket(plain.as_fd())).is_err() {
-            return;
-        }
-        self.stats.accepted += 1;
-        let is_tls = socket.is_tls();
-        let phase = self.wheel.next_phase();
-        let mut peer = Box::new(Peer::from_websocket(socket, phase, SystemClock::now()));
-        let mut events = Vec::new();
-        // A client may send its Hello right after its request.
-        let result = peer.handle_bytes(read, &mut events);
-        let token = self.entities.insert_with(|_| ReactorEntity::Peer(peer));
-        self.watch(token, EventFlags::IN);
-        events.into_iter().for_each(|event| self.handle_peer_event(token, event));
-        match result {
-            // The kernel does not report bytes that TLS has already decrypted.
-            Ok(()) if is_tls => self.receive(token),
-            Ok(()) => {}
-            Err(cause) => self.close(token, cause),
-        }
-    }
-
-    fn add_sendspin_client(&mut self, mut client: SendspinSocket) {
-        let plain = &client.socket.socket;
-        if plain.set_nonblocking(true).and_then(|()| configure_socket(plain.as_fd())).is_err() {
-            return;
-        }
-        self.stats.accepted += 1;
-        let phase = self.wheel.next_phase();
-        let mut events = Vec::new();
-        let unread = std::mem::take(&mut client.unread);
-        let mut peer = Peer::from_sendspin(client, phase, SystemClock::now());
-        let result = peer.handle_bytes(&unread, &mut events);
-        let token = self.entities.insert_with(|_| ReactorEntity::Peer(Box::new(peer)));
-        self.watch(token, EventFlags::IN);
-        events.into_iter().for_each(|event| self.handle_peer_event(token, event));
-        if let Err(cause) = result {
-            self.close(token, cause);
-        }
     }
 
     fn receive(&mut self, token: u64) {
