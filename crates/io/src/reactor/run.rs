@@ -11,6 +11,7 @@ mod upgraded;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use aulos_proto::snap::wire::Hello;
 use aulos_rt::LatestPublisher;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::connection_limiter::{AddressLimits, ConnectionLimiter};
+use super::connection_limiter::{AddressLimits, AddressPermit, ConnectionLimiter};
 use super::greeting::{Greeting, GreetingTable};
 use super::mailbox::{Inbox, Mailbox, ReactorCommand};
 use super::moves::Continuation;
@@ -246,7 +247,14 @@ impl Reactor {
         }
     }
 
-    fn add_peer(&mut self, peer: Peer) {
+    fn add_snapcast_client(
+        &mut self,
+        socket: TcpStream,
+        address: SocketAddr,
+        permit: AddressPermit,
+    ) {
+        let phase = self.wheel.next_phase();
+        let peer = Peer::new(socket, address, permit, phase, SystemClock::now());
         let token = self.entities.insert_with(|_| ReactorEntity::Peer(Box::new(peer)));
         self.watch(token, EventFlags::IN);
     }
@@ -258,8 +266,7 @@ impl Reactor {
                 self.stations.push(ReactorStation::new(station.0, station.1));
             }
             ReactorCommand::ReplaceStation(number, station) => {
-                let (channel, chunks) = *station;
-                self.replace_station(number, channel, chunks);
+                self.replace_station(number, station.0, station.1);
             }
             ReactorCommand::RemoveStation(station) => self.remove_station(station),
             ReactorCommand::FlushStation(station) => self.flush_station(station),
@@ -272,8 +279,7 @@ impl Reactor {
                 self.watch(token, EventFlags::IN);
             }
             ReactorCommand::AddSnapcastClient(socket, address, permit) => {
-                let phase = self.wheel.next_phase();
-                self.add_peer(Peer::new(socket, address, permit, phase, now));
+                self.add_snapcast_client(socket, address, permit);
             }
             ReactorCommand::AddWebSocketClient(socket, read) => {
                 self.add_upgraded(*socket, |it| &it.socket, &read, Peer::from_websocket);
