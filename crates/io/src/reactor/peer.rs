@@ -53,6 +53,8 @@ pub(super) struct Peer {
     codec_header: Option<Arc<[u8]>>,
     /// The history is being sent, in slices.
     pub(super) catching_up: bool,
+    /// Chunks have been passed over, because the client was not ready for sound.
+    waits_for_client: bool,
     /// The socket is full; the reactor waits until it is writable.
     pub(super) blocked: bool,
     /// It is scheduled on the wheel.
@@ -110,6 +112,7 @@ impl Peer {
             cursor: None,
             codec_header: None,
             catching_up: false,
+            waits_for_client: false,
             blocked: false,
             scheduled: false,
             phase,
@@ -206,8 +209,13 @@ impl Peer {
         events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
         let now = SystemClock::now();
+        let was_ready = self.link.is_ready_for_audio();
         let (link, mut wire) = self.split();
-        link.handle_bytes(&mut wire, bytes, now, events)
+        let result = link.handle_bytes(&mut wire, bytes, now, events);
+        // What its station has for it is sent at once, and not in its turn.
+        let is_ready = self.link.is_ready_for_audio();
+        self.catching_up |= self.cursor.is_some() && is_ready && !was_ready;
+        result
     }
 
     /// The link, and what it writes to.
@@ -347,9 +355,12 @@ impl Peer {
         if !self.link.is_ready_for_audio() {
             self.cursor = Some(tap.first_playable(now, self.sending_window(tap)));
             // It waits for its turn on the wheel; a slice of nothing would follow the other.
-            self.catching_up = false;
+            (self.waits_for_client, self.catching_up) = (true, false);
             self.flush()?;
             return Ok(true);
+        }
+        if core::mem::take(&mut self.waits_for_client) {
+            cursor = tap.first_playable(now, self.sending_window(tap));
         }
         // A stream that has begun is late only when its sound is.
         let buffer = self.buffer(tap);
