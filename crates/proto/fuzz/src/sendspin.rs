@@ -115,7 +115,7 @@ fn client(now: Instant) -> SendspinClient {
         name: "fuzz".to_owned(),
         version: String::new(),
         formats: Vec::new(),
-        buffer_capacity: 1,
+        buffer_capacity: 100_000,
         unpaired_access: true,
     };
     let identity = Arc::new(ClientIdentity::new([6; 32]));
