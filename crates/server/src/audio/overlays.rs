@@ -84,10 +84,12 @@ pub(super) fn move_sessions(inner: &mut AudioState, sessions: &TargetSessions<'_
         })
         .collect();
     for at in 0..overlays.len() {
-        let wanted = without_higher(&wanted, at);
-        release(inner, &mut overlays[at], &wanted);
-        let (mut waits, mut new) = (false, Vec::new());
-        for one in wanted.into_iter().filter(|one| !overlays[at].sessions.contains(one)) {
+        let own = without_higher(&wanted, at);
+        release(inner, &mut overlays[at], &own);
+        // One that has begun goes on for the others.
+        let (mut waits, mut new) =
+            (overlays[at].is_waiting && is_preceded(&wanted, at), Vec::new());
+        for one in own.into_iter().filter(|one| !overlays[at].sessions.contains(one)) {
             let has_it = |other: &RunningOverlay| other.has(one.session);
             if overlays.iter().any(has_it) {
                 waits = true;
@@ -261,14 +263,31 @@ impl Rank {
     }
 }
 
+/// The overlays of a higher rank that want a session.
+fn claims<'a>(
+    wanted: &'a [(Rank, Vec<OverlaySession>)],
+    own: &'a Rank,
+    session: &'a OverlaySession,
+) -> impl Iterator<Item = &'a Rank> {
+    let higher = wanted.iter().filter(move |(rank, _)| rank > own);
+    let claims =
+        higher.filter(|(_, others)| others.iter().any(|other| other.session == session.session));
+    claims.map(|(rank, _)| rank)
+}
+
 /// The sessions that the overlay `at` wants and none of a higher rank.
 fn without_higher(wanted: &[(Rank, Vec<OverlaySession>)], at: usize) -> Vec<OverlaySession> {
     let Some((own, sessions)) = wanted.get(at) else { return Vec::new() };
-    let is_claimed = |session: &&OverlaySession| {
-        let mut higher = wanted.iter().filter(|(rank, _)| rank > own);
-        higher.any(|(_, others)| others.iter().any(|one| one.session == session.session))
-    };
-    sessions.iter().filter(|session| !is_claimed(session)).cloned().collect()
+    let is_free = |session: &&OverlaySession| claims(wanted, own, session).next().is_none();
+    sessions.iter().filter(is_free).cloned().collect()
+}
+
+/// Whether a client of the overlay `at` hears an announcement of a higher rank, or its end: what
+/// has not begun waits for that, so that it is heard from its beginning. Nothing waits for a play.
+fn is_preceded(wanted: &[(Rank, Vec<OverlaySession>)], at: usize) -> bool {
+    let Some((own, sessions)) = wanted.get(at) else { return false };
+    let mut claims = sessions.iter().flat_map(|session| claims(wanted, own, session));
+    claims.any(|rank| matches!(rank, Rank::Announcement(_)))
 }
 
 /// Whether the overlay's rendition for a session still fills its filters.
