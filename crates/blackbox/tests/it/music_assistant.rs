@@ -143,7 +143,7 @@ fn listen(server: SocketAddr, done: &AtomicBool) -> Vec<Vec<Frame>> {
 }
 
 /// The tests' Python, if it has the library.
-fn python_with_snapcast() -> Option<PathBuf> {
+pub(crate) fn python_with_snapcast() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let venv = std::env::var_os("AULOS_TEST_VENV")
         .map_or_else(|| root.join("../../target/test-venv"), PathBuf::from);

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::capture_check::tone_share;
 use aulos_blackbox::client::ListenerClient;
-use aulos_blackbox::peer::find_or_skip;
+use aulos_blackbox::peer::{find_or_skip, skip};
 use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::sendspin::{
@@ -15,6 +16,7 @@ use aulos_blackbox::sendspin::{
 use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
+use crate::music_assistant::python_with_snapcast;
 use crate::rpc::Rpc;
 use crate::{shared_turn, wait_for};
 
@@ -186,6 +188,36 @@ fn volume_group_and_station_are_those_of_every_client() {
         })
         .unwrap();
     assert!(player.received().complaints.is_empty(), "{:?}", player.received().complaints);
+}
+
+/// Prints the clients that python-snapcast finds, and sets the volume of each.
+const PYTHON_SNAPCAST: &str = "
+import asyncio, sys, snapcast.control
+async def main():
+    loop = asyncio.get_running_loop()
+    server = await snapcast.control.create_server(loop, '127.0.0.1', int(sys.argv[1]))
+    for client in server.clients:
+        print(client.friendly_name, client.connected, client.group.stream, client.volume)
+        await client.set_volume(33)
+asyncio.run(main())
+";
+
+#[test]
+fn python_snapcast_sees_a_player_as_a_client() {
+    let Some(python) = python_with_snapcast() else { return skip("python-packages") };
+    let Some(tools) = SendspinTools::find_or_skip() else { return };
+    let _turn = shared_turn();
+    let mut fixture = Fixture::start("sendspin-python", "flac", "");
+    let mut player = fixture.player(&tools, Dialect::Current, "kitchen", &[]);
+    fixture.approve(&player);
+    player.wait_for_chunks(20, PATIENCE).unwrap();
+    let port = fixture.server.as_ref().unwrap().control.port().to_string();
+    let run = Command::new(python).args(["-c", PYTHON_SNAPCAST, &port]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "kitchen True house 100\n", "{run:?}");
+    let set = |event: &aulos_blackbox::sendspin::Event| {
+        event.named("command").filter(|command| command["volume"] == 33)
+    };
+    player.wait_for("its volume", PATIENCE, set).unwrap();
 }
 
 #[test]
