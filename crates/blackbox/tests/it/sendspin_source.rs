@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use crate::rpc::Rpc;
 use crate::{shared_turn, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A source that has failed several times is preferred again only after some twenty seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A station with a Sendspin source and a tone for when that is silent, heard by a Sendspin player.
 struct SourceRig {
