@@ -31,15 +31,13 @@ pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     if key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
         return Err(params.invalid("key", &format!("text of at most {MAX_KEY} bytes")));
     }
-    let level = params.number("priority")?.round();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 9")]
-    let priority = Priority::new(level as u8);
     let sound = RequestedSound {
         layer: Layer::Announcement,
-        priority,
+        priority: priority(params)?,
         lead: requested_lead(context, params)?,
         ducking: Ducking { gain: Db::new(params.number("duck_db")?), release },
-        gain: Db::new(params.number("gain_db")?),
+        gain: Db::new(params.number("gain_db")? + volume_gain(params.number("volume")?).get()),
+        normalize: params.bool("normalize")?,
         loudness: params.optional_number("loudness_lufs")?.map(Lufs::new),
         key,
         title: None,
@@ -47,6 +45,13 @@ pub(crate) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> Me
     let entry = submit(context, params, sound)?;
     let before = context.subjects.announcements.before(&entry);
     Ok(json!({ "id": entry.id, "station": entry.station, "before": before }).into())
+}
+
+/// The priority of an announcement.
+pub(super) fn priority(params: &Params<'_>) -> Result<Priority, RpcError> {
+    let level = params.number("priority")?.round();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 9")]
+    Ok(Priority::new(level as u8))
 }
 
 /// What a call asks to sound before an announcement.
@@ -75,31 +80,59 @@ fn requested_source(
     announced_source(uri, &config.streams, config.uploads())
 }
 
-/// What a call asks of a sound besides its target, `uri`, `volume` and `normalize`.
+/// How a sound is to be played.
 pub(super) struct RequestedSound {
     pub(super) layer: Layer,
     pub(super) priority: Priority,
     pub(super) lead: Option<AnnouncementLead>,
     pub(super) ducking: Ducking,
     pub(super) gain: Db,
+    pub(super) normalize: bool,
     pub(super) loudness: Option<Lufs>,
     pub(super) key: Option<String>,
     pub(super) title: Option<String>,
 }
 
-/// Passes a sound to the audio side, and lists it.
+/// Where a sound is to be played.
+pub(super) struct Place {
+    pub(super) target: AnnouncementTarget,
+    pub(super) station: String,
+    pub(super) number: usize,
+}
+
+/// The place that a call names by one of these parameters.
+pub(super) fn announced_place(
+    context: &CallContext<'_>,
+    params: &Params<'_>,
+    targets: &'static [&'static str],
+) -> Result<Place, RpcError> {
+    let (target, station) = announced_target(context, params, targets)?;
+    let (number, _) = context.station(&station)?;
+    Ok(Place { target, station, number })
+}
+
+/// Queues the sound of the parameter `uri` at the place that a call names.
 pub(super) fn submit(
     context: &mut CallContext<'_>,
     params: &Params<'_>,
     sound: RequestedSound,
 ) -> Result<AnnouncementEntry, RpcError> {
-    let (target, station) = announced_target(context, params, TARGETS)?;
-    let (number, _) = context.station(&station)?;
-    let (source, uri) = requested_source(context, params.text("uri")?)
+    let place = announced_place(context, params, TARGETS)?;
+    let source = requested_source(context, params.text("uri")?)
         .map_err(|why| RpcError::invalid_params(&why))?;
-    let RequestedSound { layer, priority, lead, ducking, gain, loudness, key, title } = sound;
-    let gain = Db::new(gain.get() + volume_gain(params.number("volume")?).get());
-    let normalize = params.bool("normalize")?;
+    queue(context, place, source, sound)
+}
+
+/// Passes a sound, with the URI that is shown of it, to the audio side, and lists it.
+pub(super) fn queue(
+    context: &mut CallContext<'_>,
+    place: Place,
+    (source, uri): (AnnouncementSource, String),
+    sound: RequestedSound,
+) -> Result<AnnouncementEntry, RpcError> {
+    let Place { target, station, number } = place;
+    let RequestedSound { layer, priority, lead, ducking, gain, normalize, loudness, key, title } =
+        sound;
     let Subjects { announcements: all, clients, .. } = &mut *context.subjects;
     let (id, own) = (all.next_id(), target.clone());
     let announcement = Announcement {

@@ -5,7 +5,9 @@ use aulos_engine::announce::{Ducking, Layer, Priority};
 use aulos_proto::snap::control::RpcError;
 use serde_json::json;
 
-use super::calls::{RequestedSound, TARGETS, announced_target, named_entries, submit};
+use super::calls::{
+    Place, RequestedSound, TARGETS, announced_place, named_entries, submit, volume_gain,
+};
 use crate::control::context::CallContext;
 use crate::methods::params::Params;
 use crate::methods::rpc::MethodResult;
@@ -21,7 +23,8 @@ pub(crate) fn play(context: &mut CallContext<'_>, params: &Params<'_>) -> Method
         priority: Priority::DEFAULT,
         lead: None,
         ducking: Ducking { gain: Db::SILENCE, release: RELEASE },
-        gain: Db::ZERO,
+        gain: volume_gain(params.number("volume")?),
+        normalize: params.bool("normalize")?,
         loudness: None,
         key: None,
         title,
@@ -35,8 +38,7 @@ pub(crate) fn stop(context: &mut CallContext<'_>, params: &Params<'_>) -> Method
     let stopped = match params.optional_integer("id")? {
         Some(id) => named_entries(context, Layer::Play, |entry| i64::try_from(entry.id) == Ok(id)),
         None => {
-            let (target, station) = announced_target(context, params, TARGETS)?;
-            let (number, _) = context.station(&station)?;
+            let Place { target, number, .. } = announced_place(context, params, TARGETS)?;
             named_entries(context, Layer::Play, |entry| {
                 entry.number == number && entry.target == target
             })

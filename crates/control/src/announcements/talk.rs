@@ -4,26 +4,28 @@
 //! is checked as the parameters of one, so that names, ranges and reasons are the same.
 
 use aulos_core::{Db, SampleRate, Span};
-use aulos_engine::announce::{
-    DEFAULT_DUCK, DEFAULT_RELEASE, Ducking, Layer, MAX_DUCK, MAX_RELEASE, MIN_DUCK, Priority,
-};
+use aulos_engine::announce::{Ducking, Layer, Priority};
 use aulos_proto::snap::control::RpcError;
 use aulos_session::talk::{MAX_RATE, MIN_RATE, TalkFormat};
 use serde_json::Value;
 
 use crate::access::Role;
-use crate::announcements::calls::{TARGETS, announced_target, volume_gain};
-use crate::announcements::{AnnouncementEntry, sessions};
-use crate::backend::{Announcement, AnnouncementSource, LiveSound};
+use crate::announcements::AnnouncementEntry;
+use crate::announcements::calls::{
+    RequestedSound, TARGETS, announced_place, priority, queue, volume_gain,
+};
+use crate::backend::{AnnouncementSource, LiveSound};
 use crate::control::calls::run_call;
 use crate::control::context::CallContext;
-use crate::control::state::{Control, Subjects};
-use crate::effects::Effects;
-use crate::methods::announcements::{SOUND_CLIENT, SOUND_GROUP, SOUND_STATION, SOUND_VOLUME};
+use crate::control::state::Control;
+use crate::methods::announcements::{
+    SOUND_CLIENT, SOUND_DUCK, SOUND_GROUP, SOUND_RELEASE, SOUND_STATION, SOUND_VOLUME,
+    sound_priority,
+};
 use crate::methods::method::Method;
 use crate::methods::params::{Param, ParamType, Params, Presence};
 use crate::methods::roles::Caller;
-use crate::methods::rpc::{MethodResult, internal_error, method_not_found};
+use crate::methods::rpc::{MethodResult, method_not_found};
 
 /// A talk that has been admitted.
 #[derive(Clone, Debug)]
@@ -64,29 +66,14 @@ const TALK: Method = Method::new(
         "one or two",
     ),
     SOUND_VOLUME,
-    Param::default(
-        "duck_db",
-        ParamType::Number { min: MAX_DUCK.get(), max: MIN_DUCK.get() },
-        Presence::Number(DEFAULT_DUCK.get()),
-        "the gain of the programme meanwhile, in decibels",
-    ),
-    Param::default(
-        "release_s",
-        ParamType::Seconds { min: 0.0, max: MAX_RELEASE.as_secs_f64() },
-        Presence::Number(DEFAULT_RELEASE.as_secs_f64()),
-        "how long the programme takes to return to its level, in seconds",
-    ),
-    Param::default(
-        "priority",
-        ParamType::Number { min: 0.0, max: Priority::HIGHEST.get() as f64 },
-        Presence::Number(PRIORITY),
-        "an announcement interrupts those of a lower priority",
-    ),
+    SOUND_DUCK,
+    SOUND_RELEASE,
+    sound_priority(PRIORITY),
 ])
 .exclusive(TARGETS);
 
 /// Above that of other announcements: who speaks does not wait for the end of a weather report.
-const PRIORITY: f64 = 8.0;
+const PRIORITY: Priority = Priority::new(8);
 
 /// What stands for a talk in place of the URI of a sound.
 const URI: &str = "talk:";
@@ -105,7 +92,7 @@ pub fn admit(
     let values: Value = serde_json::from_slice(request)
         .map_err(|error| format!("the request of a talk must be a JSON object: {error}"))?;
     let (admitted, _) = run_call(control, caller, &TALK, |context| {
-        TALK.check_and(context, &values, |context, params| queue(context, params, sound))
+        TALK.check_and(context, &values, |context, params| queue_talk(context, params, sound))
     });
     control.deliver();
     admitted.map_err(|error| match error.data {
@@ -114,52 +101,30 @@ pub fn admit(
     })
 }
 
-fn queue(
+fn queue_talk(
     context: &mut CallContext<'_>,
     params: &Params<'_>,
     sound: LiveSound,
 ) -> Result<AdmittedTalk, RpcError> {
-    let (target, station) = announced_target(context, params, TARGETS)?;
-    let (number, _) = context.station(&station)?;
+    let place = announced_place(context, params, TARGETS)?;
     let format = format(params)?;
     let release = Span::from_secs_f64(params.number("release_s")?);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 9")]
-    let priority = Priority::new(params.number("priority")?.round() as u8);
-    let ducking = Ducking { gain: Db::new(params.number("duck_db")?), release };
-    let Subjects { announcements: all, clients, .. } = &mut *context.subjects;
-    let (id, layer) = (all.next_id(), Layer::Announcement);
-    let announcement = Announcement {
-        id,
-        layer,
-        target: target.clone(),
-        priority,
+    let requested = RequestedSound {
+        layer: Layer::Announcement,
+        priority: priority(params)?,
         lead: None,
-        source: AnnouncementSource::Live(sound),
-        ducking,
+        ducking: Ducking { gain: Db::new(params.number("duck_db")?), release },
         gain: volume_gain(params.number("volume")?),
         // What will be said cannot be measured.
         normalize: false,
         loudness: None,
         key: None,
-    };
-    let of_target = |number, target: &_| sessions(&clients.registry, number, target);
-    let announced = context.control.backend.announce(number, &announcement, &of_target);
-    announced.map_err(internal_error)?;
-    let entry = AnnouncementEntry {
-        id,
-        layer,
-        priority,
-        station: station.clone(),
-        target,
-        number,
-        uri: URI.to_owned(),
         title: None,
-        ducking,
-        is_playing: false,
     };
-    let before = all.before(&entry);
-    all.add(entry);
-    context.push_effects(Effects { is_shown: true, ..Effects::default() });
+    let source = (AnnouncementSource::Live(sound), URI.to_owned());
+    let entry = queue(context, place, source, requested)?;
+    let before = context.subjects.announcements.before(&entry);
+    let AnnouncementEntry { id, station, .. } = entry;
     Ok(AdmittedTalk { id, station, before, format })
 }
 

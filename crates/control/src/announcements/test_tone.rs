@@ -9,14 +9,12 @@ use aulos_engine::generate::TestTone;
 use aulos_proto::snap::control::RpcError;
 use serde_json::json;
 
-use crate::announcements::calls::announced_target;
-use crate::announcements::{AnnouncementEntry, sessions};
-use crate::backend::{Announcement, AnnouncementSource, AnnouncementTarget};
+use crate::announcements::AnnouncementEntry;
+use crate::announcements::calls::{RequestedSound, announced_place, queue};
+use crate::backend::{AnnouncementSource, AnnouncementTarget};
 use crate::control::context::CallContext;
-use crate::control::state::Subjects;
-use crate::effects::Effects;
 use crate::methods::params::Params;
-use crate::methods::rpc::{MethodResult, internal_error};
+use crate::methods::rpc::MethodResult;
 
 /// The parameters of which one names who hears the tone.
 pub(crate) const TARGETS: &[&str] = &["client", "group"];
@@ -31,50 +29,28 @@ const SCHEME: &str = "test-tone:";
 
 /// `Aulos.TestTone`.
 pub(crate) fn test_tone(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    let (target, station) = announced_target(context, params, TARGETS)?;
+    let place = announced_place(context, params, TARGETS)?;
     let name = params.text("kind")?;
     let kind = TestTone::named(name)
         .ok_or_else(|| RpcError::invalid_params(&format!("`kind`: unknown {name}")))?;
     let seconds = params.number("seconds")?;
-    let (number, _) = context.station(&station)?;
-    cancel_former(context, number, &target);
-    // The programme is hardly heard: a level or a moment is to be compared.
-    let ducking = Ducking { gain: MAX_DUCK, release: DEFAULT_RELEASE };
-    let Subjects { announcements: all, clients, .. } = &mut *context.subjects;
-    let id = all.next_id();
-    let announcement = Announcement {
-        id,
+    cancel_former(context, place.number, &place.target);
+    let source = AnnouncementSource::TestTone(kind, Span::from_secs_f64(seconds));
+    let sound = RequestedSound {
         layer: Layer::Announcement,
-        target: target.clone(),
         priority: Priority::DEFAULT,
         lead: None,
-        source: AnnouncementSource::TestTone(kind, Span::from_secs_f64(seconds)),
-        ducking,
+        // The programme is hardly heard: a level or a moment is to be compared.
+        ducking: Ducking { gain: MAX_DUCK, release: DEFAULT_RELEASE },
         gain: Db::ZERO,
         normalize: false,
         loudness: None,
         key: Some(SCHEME.to_owned()),
+        title: None,
     };
-    let of_target = |number, target: &_| sessions(&clients.registry, number, target);
-    let announced = context.control.backend.announce(number, &announcement, &of_target);
-    announced.map_err(internal_error)?;
-    let (shown, uri) = (station.clone(), format!("{SCHEME}{name}"));
-    let (layer, title, is_playing) = (Layer::Announcement, None, false);
-    all.add(AnnouncementEntry {
-        id,
-        layer,
-        priority: Priority::DEFAULT,
-        station,
-        target,
-        number,
-        uri,
-        title,
-        ducking,
-        is_playing,
-    });
-    context.control.sound_added.notify_one();
-    context.push_effects(Effects { is_shown: true, ..Effects::default() });
-    Ok(json!({ "id": id, "station": shown, "kind": name, "seconds": seconds }).into())
+    let entry = queue(context, place, (source, format!("{SCHEME}{name}")), sound)?;
+    let AnnouncementEntry { id, station, .. } = entry;
+    Ok(json!({ "id": id, "station": station, "kind": name, "seconds": seconds }).into())
 }
 
 /// Ends the tone that plays: who chooses another kind does not wait for the end of the first.

@@ -31,6 +31,27 @@ pub(crate) const SOUND_VOLUME: Param = Param::default(
     Presence::Number(100.0),
     "the volume of the sound in percent, on the curve of a client's volume",
 );
+pub(crate) const SOUND_DUCK: Param = Param::default(
+    "duck_db",
+    ParamType::Number { min: MAX_DUCK.get(), max: MIN_DUCK.get() },
+    Presence::Number(DEFAULT_DUCK.get()),
+    "the gain of the programme meanwhile, in decibels",
+);
+pub(crate) const SOUND_RELEASE: Param = Param::default(
+    "release_s",
+    ParamType::Seconds { min: 0.0, max: MAX_RELEASE.as_secs_f64() },
+    Presence::Number(DEFAULT_RELEASE.as_secs_f64()),
+    "how long the programme takes to return to its level, in seconds",
+);
+/// The priority of an announcement, with the one that it has without this parameter.
+pub(crate) const fn sound_priority(default: Level) -> Param {
+    Param::default(
+        "priority",
+        ParamType::Number { min: 0.0, max: Level::HIGHEST.get() as f64 },
+        Presence::Number(default.get() as f64),
+        "an announcement interrupts those of a lower priority",
+    )
+}
 const SOUND_NORMALIZE: Param = Param::default(
     "normalize",
     ParamType::Bool,
@@ -89,18 +110,8 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
         SOUND_GROUP,
         SOUND_CLIENT,
         SOUND_URI,
-        Param::default(
-            "duck_db",
-            ParamType::Number { min: MAX_DUCK.get(), max: MIN_DUCK.get() },
-            Presence::Number(DEFAULT_DUCK.get()),
-            "the gain of the programme meanwhile, in decibels",
-        ),
-        Param::default(
-            "release_s",
-            ParamType::Seconds { min: 0.0, max: MAX_RELEASE.as_secs_f64() },
-            Presence::Number(DEFAULT_RELEASE.as_secs_f64()),
-            "how long the programme takes to return to its level, in seconds",
-        ),
+        SOUND_DUCK,
+        SOUND_RELEASE,
         Param::default(
             "gain_db",
             ParamType::Number { min: calls::MIN_GAIN_DB, max: calls::MAX_GAIN_DB },
@@ -122,12 +133,7 @@ pub(crate) const ANNOUNCEMENTS: &[Method] = &[
             "play the built-in chime before it",
         ),
         Param::optional("before", ParamType::Text, "a sound to play before it, as `uri`"),
-        Param::default(
-            "priority",
-            ParamType::Number { min: 0.0, max: Level::HIGHEST.get() as f64 },
-            Presence::Number(Level::DEFAULT.get() as f64),
-            "an announcement interrupts those of a lower priority",
-        ),
+        sound_priority(Level::DEFAULT),
     ])
     .exclusive(calls::TARGETS)
     .returns(&[("id", "integer"), ("station", "string"), ("before", "integer")])
